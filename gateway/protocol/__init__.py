@@ -1,0 +1,1 @@
+"""Wire formats: JSON slices, frames, events, SSE. Pure."""
