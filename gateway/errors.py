@@ -32,7 +32,13 @@ class GatewayError(Exception):
     kind = "server_error"
 
     def __init__(
-        self, message: str, *, code: str, status: int | None = None, param: str | None = None, retry_after: int | None = None
+        self,
+        message: str,
+        *,
+        code: str,
+        status: int | None = None,
+        param: str | None = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message

@@ -26,39 +26,64 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(7411, "Port to listen on; 0 picks a free one.")
-    upstream: str = _setting("https://api.openai.com/v1", "Base URL of the API, with its query if it needs one.")
-    mode: str = _setting("auto", "auto upgrades turns to WebSocket; http sends everything over plain HTTP.", ("auto", "http"))
-    match: str = _setting(
-        "equivalent", "How alike a resent history must be to count as held upstream.", ("exact", "equivalent", "lenient")
+    upstream: str = _setting(
+        "https://api.openai.com/v1", "Base URL of the API, with its query if it needs one."
     )
-    settings: str = _setting("delta", "Whether changed settings still make a delta; full resends on any change.", ("delta", "full"))
-    stored: str = _setting("delta", "Whether turns that the API stores are chained; full never does.", ("delta", "full"))
+    mode: str = _setting(
+        "auto", "auto upgrades turns to WebSocket; http sends everything over plain HTTP.", ("auto", "http")
+    )
+    match: str = _setting(
+        "equivalent",
+        "How alike a resent history must be to count as held upstream.",
+        ("exact", "equivalent", "lenient"),
+    )
+    settings: str = _setting(
+        "delta", "Whether changed settings still make a delta; full resends on any change.", ("delta", "full")
+    )
+    stored: str = _setting(
+        "delta", "Whether turns that the API stores are chained; full never does.", ("delta", "full")
+    )
     expose_mode: bool = _setting(True, "Add the response headers x-upwire-mode and x-upwire-reason.")
-    allowed_hosts: tuple[str, ...] = _setting((), "Further Host names to answer to, beside loopback names and the listening address.")
-    allowed_origins: tuple[str, ...] = _setting((), "Origins (scheme://host:port) whose pages may call the gateway.")
+    allowed_hosts: tuple[str, ...] = _setting(
+        (), "Further Host names to answer to, beside loopback names and the listening address."
+    )
+    allowed_origins: tuple[str, ...] = _setting(
+        (), "Origins (scheme://host:port) whose pages may call the gateway."
+    )
     per_request_headers: tuple[str, ...] = _setting(
-        PER_REQUEST_HEADERS, "Request headers that never tell two callers apart; a final * matches any ending."
+        PER_REQUEST_HEADERS,
+        "Request headers that never tell two callers apart; a final * matches any ending.",
     )
     max_body: int = _setting(128 * 1024 * 1024, "Largest decoded request body in bytes.")
     max_frame: int = _setting(16 * 1024 * 1024, "Frames of this many bytes or more go over plain HTTP.")
     max_event: int = _setting(128 * 1024 * 1024, "Largest event in bytes that is taken from the upstream.")
     max_header: int = _setting(64 * 1024, "Largest request line or header field in bytes.")
-    max_waiting: int = _setting(16 * 1024 * 1024, "Bytes that may wait for a client that does not read, before it is dropped.")
+    max_waiting: int = _setting(
+        16 * 1024 * 1024, "Bytes that may wait for a client that does not read, before it is dropped."
+    )
     max_in_flight: int = _setting(1024, "Turns at once; beyond it 503 with retry-after.")
     sockets_per_identity: int = _setting(32, "Upstream sockets of one identity at once.")
     sockets: int = _setting(256, "Upstream sockets in all.")
     socket_wait: float = _setting(0.25, "Seconds to wait for a socket before a turn goes over plain HTTP.")
     socket_idle: float = _setting(900.0, "Seconds after which an unused socket is closed.")
-    socket_age: float = _setting(3300.0, "Seconds after which a socket is retired between turns (the API ends them at 60 minutes).")
+    socket_age: float = _setting(
+        3300.0, "Seconds after which a socket is retired between turns (the API ends them at 60 minutes)."
+    )
     ping_interval: float = _setting(20.0, "Seconds between pings on each socket.")
     ping_timeout: float = _setting(20.0, "Seconds without a pong after which a socket is dead.")
     dial_timeout: float = _setting(10.0, "Seconds for connecting, TLS and the upgrade together.")
     write_timeout: float = _setting(30.0, "Seconds without write progress after which a socket is dead.")
-    upgrade_memory: float = _setting(300.0, "Seconds for which an upstream without WebSocket is not dialled again.")
-    conversations: int = _setting(10_000, "Responses that may be continued, kept at most; the least recently used go first.")
+    upgrade_memory: float = _setting(
+        300.0, "Seconds for which an upstream without WebSocket is not dialled again."
+    )
+    conversations: int = _setting(
+        10_000, "Responses that may be continued, kept at most; the least recently used go first."
+    )
     conversation_items: int = _setting(5_000_000, "Items of all kept conversations together, at most.")
     conversation_age: float = _setting(86_400.0, "Seconds for which an unused conversation is kept.")
     survives_errors: bool = _setting(True, "Whether the upstream keeps a socket open after an error event.")
     drain_timeout: float = _setting(30.0, "Seconds that running turns may take to finish after SIGTERM.")
     log_level: str = _setting("info", "Lowest level that is logged.", ("debug", "info", "warning", "error"))
-    log_format: str = _setting("auto", "auto logs for people on a terminal and JSON elsewhere.", ("auto", "json", "console"))
+    log_format: str = _setting(
+        "auto", "auto logs for people on a terminal and JSON elsewhere.", ("auto", "json", "console")
+    )

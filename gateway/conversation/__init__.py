@@ -1,0 +1,1 @@
+"""Items, requests, transcripts and the plan of a turn. Pure."""

@@ -1,0 +1,1 @@
+"""The client side: HTTP in, SSE or JSON out."""

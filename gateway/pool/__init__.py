@@ -1,0 +1,1 @@
+"""Which socket serves which turn: decisions and state, no I/O."""

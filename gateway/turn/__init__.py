@@ -1,0 +1,1 @@
+"""One turn from request to answer: the only floor that knows all below it."""

@@ -1,0 +1,1 @@
+"""Outward I/O: sockets, their pool, plain HTTP."""
