@@ -1,1 +1,159 @@
-"""To come."""
+"""All conversations that may be continued, bounded by count, items and age; the least recently used go first.
+
+Everything is kept per identity: a walk never leaves the tree of its own identity, and a response id of another one is unknown.
+Only digests and ids are kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from gateway.conversation.fields import FieldFacts
+from gateway.conversation.items import ItemFacts, Kind, Level
+from gateway.conversation.plan import Plan, Rules, plan
+from gateway.conversation.request import Request
+from gateway.conversation.tree import Transcript, Tree, Walk
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """How much is kept: responses, items of all of them together, and seconds since the last use."""
+
+    responses: int
+    items: int
+    age: float
+
+
+@dataclass(slots=True)
+class _Realm:
+    """What is known of one identity."""
+
+    tree: Tree = field(default_factory=Tree)
+    by_response: dict[str, Transcript] = field(default_factory=dict)
+
+
+class Store:
+    """Transcripts of all identities. Times are seconds of one monotonic clock, given by the caller."""
+
+    def __init__(self, limits: StoreLimits) -> None:
+        self._limits = limits
+        self._realms: dict[bytes, _Realm] = {}
+        self._by_use: OrderedDict[tuple[bytes, str], Transcript] = OrderedDict()
+        self._items = 0
+        self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._by_use)
+
+    @property
+    def items(self) -> int:
+        """Items kept, each shared one counted once."""
+        return self._items
+
+    def plan(self, identity: bytes, request: Request, rules: Rules) -> Plan:
+        """What ``request`` may continue among the transcripts of its identity."""
+        realm = self._realms.get(identity)
+        if realm is None:
+            return plan(request, lambda _: Walk((), met_answer=False), rules)
+        walk = partial(realm.tree.walk, request.facts, references=request.store)
+        return plan(request, lambda level: walk(level), rules)
+
+    def get(self, identity: bytes, response_id: str) -> Transcript | None:
+        """The transcript of a response of this identity."""
+        realm = self._realms.get(identity)
+        return realm.by_response.get(response_id) if realm else None
+
+    def add(
+        self,
+        identity: bytes,
+        *,
+        response_id: str,
+        base: Transcript | None,
+        sent: Sequence[ItemFacts],
+        answered: Sequence[ItemFacts],
+        fields: FieldFacts,
+        stored: bool,
+        now: float,
+    ) -> Transcript:
+        """Record a completed response: the upstream now holds ``base``'s items, ``sent`` and ``answered``."""
+        self.forget(identity, response_id)
+        realm = self._realms.setdefault(identity, _Realm())
+        before = realm.tree.items
+        transcript = realm.tree.add(
+            base,
+            [_without_identifier(fact) for fact in sent],
+            answered if stored else [_without_identifier(fact) for fact in answered],
+            response_id=response_id,
+            fields=fields,
+            stored=stored,
+            chained=base,
+            now=now,
+        )
+        self._items += realm.tree.items - before
+        realm.by_response[response_id] = transcript
+        self._by_use[identity, response_id] = transcript
+        self._shrink(now)
+        return transcript
+
+    def touch(self, identity: bytes, transcript: Transcript, now: float) -> None:
+        """Note that a transcript was continued."""
+        transcript.used = now
+        if (identity, transcript.response_id) in self._by_use:
+            self._by_use.move_to_end((identity, transcript.response_id))
+
+    def forget(self, identity: bytes, response_id: str) -> None:
+        """Drop one response; those chained through it stay."""
+        if (transcript := self._by_use.pop((identity, response_id), None)) is None:
+            return
+        realm = self._realms[identity]
+        before = realm.tree.items
+        realm.tree.remove(transcript)
+        self._items += realm.tree.items - before
+        del realm.by_response[response_id]
+        if not realm.by_response:
+            del self._realms[identity]
+
+    def delete(self, identity: bytes, response_id: str) -> None:
+        """The client deleted a response upstream: drop it and every transcript that is chained through it."""
+        realm = self._realms.get(identity)
+        if realm is None:
+            return
+        for transcript in tuple(realm.by_response.values()):
+            link: Transcript | None = transcript
+            while link is not None and link.response_id != response_id:
+                link = link.chained
+            if link is not None:
+                self.forget(identity, transcript.response_id)
+
+    def expire(self, now: float) -> None:
+        """Drop what was not used for the longest time allowed."""
+        while self._by_use:
+            (identity, response_id), transcript = next(iter(self._by_use.items()))
+            if now - transcript.used <= self._limits.age:
+                return
+            self._evict(identity, response_id)
+
+    def _shrink(self, now: float) -> None:
+        self.expire(now)
+        while len(self._by_use) > self._limits.responses or (
+            self._items > self._limits.items and len(self._by_use) > 1
+        ):
+            identity, response_id = next(iter(self._by_use))
+            self._evict(identity, response_id)
+
+    def _evict(self, identity: bytes, response_id: str) -> None:
+        self.evicted += 1
+        self.forget(identity, response_id)
+
+
+def _without_identifier(fact: ItemFacts) -> ItemFacts:
+    """Only ids that the API gave to a stored item can be referred to; others would tell equal histories apart."""
+    if fact.identifier is None or fact.kind is Kind.REFERENCE:
+        return fact
+    return replace(fact, identifier=None)
+
+
+__all__ = ["Level", "Store", "StoreLimits"]

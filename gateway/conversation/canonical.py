@@ -1,0 +1,81 @@
+"""Canonical JSON: one spelling for each value, so that equal values have equal digests.
+
+Numbers stay as written (1, 1.0 and 1e0 are different, integers of any size are exact), keys are sorted, and an object with a
+duplicate key has no canonical form, because readers disagree about which of the two counts.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+DIGEST_SIZE = 16
+
+
+class Ambiguous(ValueError):
+    """The text is no strict JSON, or has a duplicate key: it can only be compared byte for byte."""
+
+
+class Digester:
+    """Keyed digests, so that nobody outside the process can construct two texts with the same one."""
+
+    __slots__ = ("_base",)
+
+    def __init__(self, key: bytes) -> None:
+        self._base = blake2b(key=key, digest_size=DIGEST_SIZE)
+
+    def digest(self, *parts: bytes) -> bytes:
+        """The digest of the parts, each prefixed with its length so that borders count."""
+        state = self._base.copy()
+        for part in parts:
+            state.update(len(part).to_bytes(8, "big"))
+            state.update(part)
+        return state.digest()
+
+
+def read_exactly(text: bytes) -> Any:
+    """The value of a JSON text with its numbers as written (as ``orjson.Fragment`` where they could change); raises Ambiguous."""
+    try:
+        value = orjson.loads(text)
+        if orjson.dumps(value) == text:
+            return value
+        return json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_int=_as_written,
+            parse_float=_as_written,
+            parse_constant=_refuse,
+        )
+    except (ValueError, RecursionError, TypeError):
+        raise Ambiguous("no canonical form") from None
+
+
+def write_canonically(value: Any) -> bytes:
+    """The canonical bytes of a value from ``read_exactly``; raises Ambiguous for strings that are no Unicode text."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, RecursionError):
+        raise Ambiguous("no canonical form") from None
+
+
+def canonical_text(text: bytes) -> bytes:
+    """The canonical bytes of a JSON text; raises Ambiguous."""
+    return write_canonically(read_exactly(text))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise Ambiguous("duplicate key")
+    return value
+
+
+def _as_written(number: str) -> orjson.Fragment:
+    return orjson.Fragment(number)
+
+
+def _refuse(_: str) -> Any:
+    raise Ambiguous("not a JSON number")

@@ -1,0 +1,277 @@
+"""What the upstream holds, as one tree of items for each identity.
+
+A transcript is everything one response stands on, item by item, and the response's own items. Transcripts of one conversation
+share their beginning, so they are stored as a tree: a segment holds the facts of the items that one turn added, and further
+segments branch off it at any depth. Memory grows with new items, not with turns x history.
+
+Finding a parent is one walk from the root along the resent items. Because equality above ``exact`` is not transitive and items
+may be skipped on either side, the walk carries a small set of places at once; each step compares two items by their facts. The
+walk visits every place where a transcript ends, so it finds what a chained digest of the items would find, verified as it goes,
+and knows as well how far a changed history still agreed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gateway.conversation.fields import FieldFacts
+from gateway.conversation.items import ItemFacts, Kind, Level, equal, refers_to
+
+# Places carried at once. More would mean many histories that differ only in what a level ignores; dropping one costs a full turn.
+_MOST_PLACES = 64
+_SKIPPABLE = frozenset({Kind.EMPTY, Kind.REASONING})
+
+
+@dataclass(slots=True)
+class Fork:
+    """The segments that leave at one depth, findable by what their first item is."""
+
+    by_core: dict[bytes, list[Segment]] = field(default_factory=dict)
+    by_identifier: dict[bytes, list[Segment]] = field(default_factory=dict)
+    skippable: list[Segment] = field(default_factory=list)
+
+    def add(self, segment: Segment) -> None:
+        """Let ``segment`` leave here."""
+        first = segment.facts[0]
+        self.by_core.setdefault(first.core, []).append(segment)
+        if first.identifier is not None:
+            self.by_identifier.setdefault(first.identifier, []).append(segment)
+        if first.kind in _SKIPPABLE:
+            self.skippable.append(segment)
+
+    def discard(self, segment: Segment) -> None:
+        """The opposite of ``add``."""
+        first = segment.facts[0]
+        _discard(self.by_core, first.core, segment)
+        if first.identifier is not None:
+            _discard(self.by_identifier, first.identifier, segment)
+        if first.kind in _SKIPPABLE:
+            self.skippable.remove(segment)
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Items that one turn added: ``facts`` begin at depth ``start``; answers begin at depth ``answer``.
+
+    ``after_answer`` says whether an answer lies before ``start``. ``branches`` are keyed by the depth at which they leave.
+    """
+
+    parent: Segment | None
+    start: int
+    facts: tuple[ItemFacts, ...]
+    answer: int
+    after_answer: bool
+    branches: dict[int, Fork] = field(default_factory=dict)
+    ends: dict[int, list[Transcript]] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """The depth behind the last item."""
+        return self.start + len(self.facts)
+
+
+@dataclass(slots=True, eq=False)
+class Transcript:
+    """A completed response that later requests may continue, and where its items end in the tree.
+
+    ``chained`` is the transcript that its request named as parent, if any. ``used`` is the time of last use in seconds.
+    """
+
+    response_id: str
+    segment: Segment
+    depth: int
+    fields: FieldFacts
+    stored: bool
+    chained: Transcript | None
+    used: float
+
+    def held(self) -> tuple[ItemFacts, ...]:
+        """The facts of all items that the upstream holds, first to last."""
+        parts: list[Sequence[ItemFacts]] = []
+        segment: Segment | None = self.segment
+        depth = self.depth
+        while segment is not None:
+            parts.append(segment.facts[: depth - segment.start])
+            depth = segment.start
+            segment = segment.parent
+        return tuple(fact for part in reversed(parts) for fact in part)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A transcript whose items equal the first ``consumed`` items of a request."""
+
+    transcript: Transcript
+    consumed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a walk found: matches, the longest first, and whether it agreed with an answer before it differed."""
+
+    matches: tuple[Match, ...]
+    met_answer: bool
+
+
+class Tree:
+    """All transcripts of one identity."""
+
+    __slots__ = ("items", "root")
+
+    def __init__(self) -> None:
+        self.root = Segment(None, 0, (), 0, after_answer=False)
+        self.items = 0
+
+    def walk(self, request: Sequence[ItemFacts], level: Level, *, references: bool) -> Walk:
+        """Find every transcript that is a beginning of ``request`` at this level.
+
+        With ``references`` an ``item_reference`` stands for the held item of that id; only right for stored responses.
+        """
+        found: list[Match] = []
+        met_answer = False
+        places = _with_skips([(self.root, 0)], level)
+        for consumed, item in enumerate(request, 1):
+            following = [
+                place
+                for at in places
+                for place in _places_for(item, at)
+                if _stands_for(item, _fact_before(place), level, references=references)
+            ]
+            if item.kind is Kind.EMPTY and level is not Level.EXACT:
+                following.extend(places)
+            places = _with_skips(following, level)
+            if not places:
+                break
+            for segment, depth in places:
+                met_answer = met_answer or segment.after_answer or depth > segment.answer
+                found.extend(Match(transcript, consumed) for transcript in segment.ends.get(depth, ()))
+        found.sort(key=lambda match: (match.consumed, match.transcript.used), reverse=True)
+        return Walk(_first_of_each(found), met_answer)
+
+    def add(
+        self,
+        base: Transcript | None,
+        sent: Sequence[ItemFacts],
+        answered: Sequence[ItemFacts],
+        *,
+        response_id: str,
+        fields: FieldFacts,
+        stored: bool,
+        chained: Transcript | None,
+        now: float,
+    ) -> Transcript:
+        """Record that a response stands on ``base`` and ``sent`` and added ``answered``, all in the upstream's spelling."""
+        segment, depth = (base.segment, base.depth) if base else (self.root, 0)
+        facts = (*sent, *answered)
+        answer = depth + len(sent)
+        at = 0
+        while at < len(facts) and (shared := _same_fact(segment, depth, facts[at])) is not None:
+            segment, depth = shared
+            at += 1
+        if at < len(facts):
+            segment = self._branch(segment, depth, facts[at:], max(depth, answer))
+            depth = segment.end
+        transcript = Transcript(response_id, segment, depth, fields, stored, chained, now)
+        segment.ends.setdefault(depth, []).append(transcript)
+        return transcript
+
+    def remove(self, transcript: Transcript) -> None:
+        """Forget a transcript and every item that no other transcript needs."""
+        segment = transcript.segment
+        ends = segment.ends[transcript.depth]
+        ends.remove(transcript)
+        if not ends:
+            del segment.ends[transcript.depth]
+        while segment.parent is not None:
+            needed = max((*segment.ends, *segment.branches), default=segment.start)
+            self.items -= segment.end - needed
+            if needed > segment.start:
+                segment.facts = segment.facts[: needed - segment.start]
+                return
+            fork = segment.parent.branches[segment.start]
+            fork.discard(segment)
+            if not fork.by_core:
+                del segment.parent.branches[segment.start]
+            segment = segment.parent
+
+    def _branch(self, parent: Segment, depth: int, facts: tuple[ItemFacts, ...], answer: int) -> Segment:
+        segment = Segment(
+            parent, depth, facts, answer, after_answer=parent.after_answer or depth > parent.answer
+        )
+        parent.branches.setdefault(depth, Fork()).add(segment)
+        self.items += len(facts)
+        return segment
+
+
+_Place = tuple[Segment, int]
+
+
+def _places_for(item: ItemFacts, place: _Place) -> Iterator[_Place]:
+    """The places one item further on that could hold this item, the newest first."""
+    segment, depth = place
+    if depth < segment.end:
+        yield segment, depth + 1
+    if (fork := segment.branches.get(depth)) is not None:
+        for branch in reversed(fork.by_core.get(item.core, ())):
+            yield branch, depth + 1
+        if item.kind is Kind.REFERENCE and item.identifier is not None:
+            for branch in reversed(fork.by_identifier.get(item.identifier, ())):
+                yield branch, depth + 1
+
+
+def _skippable_places(place: _Place) -> Iterator[_Place]:
+    """The places one item further on whose item some level lets a client leave out."""
+    segment, depth = place
+    if depth < segment.end and segment.facts[depth - segment.start].kind in _SKIPPABLE:
+        yield segment, depth + 1
+    if (fork := segment.branches.get(depth)) is not None:
+        for branch in reversed(fork.skippable):
+            yield branch, depth + 1
+
+
+def _fact_before(place: _Place) -> ItemFacts:
+    segment, depth = place
+    return segment.facts[depth - segment.start - 1]
+
+
+def _stands_for(client: ItemFacts, held: ItemFacts, level: Level, *, references: bool) -> bool:
+    return equal(client, held, level) or (references and level is not Level.EXACT and refers_to(client, held))
+
+
+def _with_skips(places: list[_Place], level: Level) -> list[_Place]:
+    """These places, and those behind held items that the client may leave out at this level."""
+    if level is Level.EXACT:
+        return places[:_MOST_PLACES]
+    reached = {(id(segment), depth): (segment, depth) for segment, depth in places}
+    open_places = list(reached.values())
+    while open_places and len(reached) < _MOST_PLACES:
+        for place in _skippable_places(open_places.pop()):
+            skips = _fact_before(place).kind
+            if skips is Kind.EMPTY or (skips is Kind.REASONING and level is Level.LENIENT):
+                key = (id(place[0]), place[1])
+                if key not in reached:
+                    reached[key] = place
+                    open_places.append(place)
+    return list(reached.values())[:_MOST_PLACES]
+
+
+def _same_fact(segment: Segment, depth: int, fact: ItemFacts) -> _Place | None:
+    return next((place for place in _places_for(fact, (segment, depth)) if _fact_before(place) == fact), None)
+
+
+def _first_of_each(found: list[Match]) -> tuple[Match, ...]:
+    """A transcript can be met twice when skips lead to the same end; its longest match counts."""
+    seen: set[int] = set()
+    kept: list[Match] = []
+    for match in found:
+        if id(match.transcript) not in seen:
+            seen.add(id(match.transcript))
+            kept.append(match)
+    return tuple(kept)
+
+
+def _discard(index: dict[bytes, list[Segment]], key: bytes, segment: Segment) -> None:
+    index[key].remove(segment)
+    if not index[key]:
+        del index[key]
