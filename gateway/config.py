@@ -1,1 +1,227 @@
-"""To come."""
+"""Where settings come from: flags, then the environment, then one TOML file, then defaults; and whether they make sense.
+
+A file in the working directory is not looked for: a repository that somebody cloned could send their keys to its own upstream.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import math
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import urlsplit
+
+from gateway.settings import Settings
+
+PREFIX = "UPWIRE_"
+CONFIG_VARIABLE = "UPWIRE_CONFIG"
+TOKEN_LENGTH = 16
+"""The fewest characters of a token that is worth presenting."""
+
+_KINDS: dict[str, Any] = get_type_hints(Settings)
+_CHOICES: dict[str, tuple[str, ...] | None] = {f.name: f.metadata["choices"] for f in fields(Settings)}
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_MAY_BE_ZERO = frozenset({"port", "socket_wait", "drain_timeout", "upgrade_memory"})
+
+
+class ConfigError(Exception):
+    """A setting is unknown or makes no sense. The text says which, where it came from and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, where each of them came from, and the file that was read, if any.
+
+    A source is ``"flag --port"``, ``"environment UPWIRE_PORT"``, ``"file PATH"`` or ``"default"``.
+    """
+
+    settings: Settings
+    sources: dict[str, str]
+    file: Path | None
+
+
+def flag_name(name: str) -> str:
+    """The flag of a setting: ``max_body`` is ``--max-body``."""
+    return "--" + name.replace("_", "-")
+
+
+def variable_name(name: str) -> str:
+    """The environment variable of a setting: ``max_body`` is ``UPWIRE_MAX_BODY``."""
+    return PREFIX + name.upper()
+
+
+def load(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    config: str | None = None,
+    also_known: Iterable[str] = (),
+) -> Loaded:
+    """Collect all settings and check them.
+
+    ``flags`` holds the values given on the command line, ``config`` the file named there; ``also_known`` are variables of other
+    commands that may stand in the environment. Raises ConfigError.
+    """
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(_KINDS, "default")
+    file = find_file(config, environment)
+    if file is not None:
+        for key, value in _read(file).items():
+            if key not in _KINDS:
+                raise ConfigError(f"unknown key {key!r} in {file}{_close(key, _KINDS)}")
+            sources[key] = f"file {file}"
+            values[key] = _from_toml(key, value, sources[key])
+    known = {variable_name(name): name for name in _KINDS}
+    for variable in sorted(environment):
+        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or variable in also_known:
+            continue
+        if variable not in known:
+            raise ConfigError(
+                f"unknown environment variable {variable}{_close(variable, (*known, CONFIG_VARIABLE))}"
+            )
+        name = known[variable]
+        sources[name] = f"environment {variable}"
+        values[name] = _from_text(name, environment[variable], sources[name])
+    for name, value in flags.items():
+        sources[name] = f"flag {flag_name(name)}"
+        values[name] = _from_toml(name, list(value) if isinstance(value, tuple) else value, sources[name])
+    settings = Settings(**values)
+    _check(settings, sources)
+    return Loaded(settings, sources, file)
+
+
+def find_file(config: str | None, environment: Mapping[str, str]) -> Path | None:
+    """The file to read: the one named by flag or environment, which must exist, else the user's, else the system's, else None."""
+    named = config or environment.get(CONFIG_VARIABLE)
+    if named:
+        path = Path(named)
+        if not path.exists():
+            raise ConfigError(f"there is no configuration file {path}")
+        return path
+    home = environment.get("XDG_CONFIG_HOME") or os.path.join(  # noqa: PTH118 (HOME may be unset: then no path at all)
+        environment.get("HOME", ""), ".config"
+    )
+    for path in (Path(home) / "upwire" / "upwire.toml", Path("/etc/upwire/upwire.toml")):
+        if path.is_absolute() and path.is_file():
+            return path
+    return None
+
+
+def load_token(settings: Settings) -> str | None:
+    """The token that clients must present, or None if none is asked for. Raises ConfigError without quoting the file."""
+    if not settings.token_file:
+        return None
+    try:
+        token = Path(settings.token_file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"token_file {settings.token_file} cannot be read ({type(error).__name__}); it must hold one line of ASCII"
+        ) from None
+    if len(token) < TOKEN_LENGTH or not token.isprintable() or " " in token:
+        raise ConfigError(
+            f"token_file {settings.token_file} must hold one word of at least {TOKEN_LENGTH} printable characters, "
+            "such as the output of: openssl rand -hex 32"
+        )
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Whether listening on ``host`` reaches this machine only; any name but localhost counts as wider."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not TOML: {error}") from None
+
+
+def _from_text(name: str, text: str, source: str) -> Any:
+    kind = _KINDS[name]
+    if kind is bool:
+        if text.lower() in _TRUE + _FALSE:
+            return text.lower() in _TRUE
+        raise ConfigError(f"{name} ({source}) must be true or false")
+    if kind is int or kind is float:
+        try:
+            return kind(text)
+        except ValueError:
+            raise ConfigError(f"{name} ({source}) must be {_kind_words(name)}") from None
+    if kind is str:
+        return text
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _from_toml(name: str, value: Any, source: str) -> Any:
+    kind = _KINDS[name]
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind in (str, int, float, bool):
+        if type(value) is kind:
+            return value
+    elif isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return tuple(value)
+    raise ConfigError(f"{name} ({source}) must be {_kind_words(name)}")
+
+
+def _kind_words(name: str) -> str:
+    kind = _KINDS[name]
+    words = {str: "a text", int: "a whole number", float: "a number of seconds", bool: "true or false"}
+    return words.get(kind, "a list of texts")
+
+
+def _close(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else "; see upwire serve --help for all settings"
+
+
+def _check(settings: Settings, sources: Mapping[str, str]) -> None:
+    def fail(name: str, rule: str) -> None:
+        raise ConfigError(f"{name} ({sources[name]}) {rule}")
+
+    for name, kind in _KINDS.items():
+        value = getattr(settings, name)
+        choices = _CHOICES[name]
+        if choices and value not in choices:
+            fail(name, f"must be one of {', '.join(choices)}")
+        if kind is float and not math.isfinite(value):
+            fail(name, "must be a finite number")
+        if kind in (int, float) and (value < 0 or (value == 0 and name not in _MAY_BE_ZERO)):
+            fail(name, "must not be negative" if name in _MAY_BE_ZERO else "must be greater than 0")
+    if settings.port > 65535:
+        fail("port", "must be between 0 and 65535")
+    if wrong := _wrong_url(settings.upstream):
+        fail("upstream", wrong)
+    if not is_loopback(settings.host) and not (settings.allow_remote and settings.token_file):
+        fail(
+            "host",
+            "is wider than loopback: anyone who reaches it could use the gateway. "
+            "Give --allow-remote and --token-file FILE as well, or listen on 127.0.0.1",
+        )
+
+
+def _wrong_url(url: str) -> str | None:
+    """What is wrong with the upstream's URL, without quoting it: its query or user part may hold a key."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "must be a URL such as https://api.openai.com/v1"
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        return "must be an http or https URL such as https://api.openai.com/v1"
+    if parts.username is not None or parts.password is not None:
+        return "must not hold a user name or password; clients send their own key"
+    if parts.fragment or any(c.isspace() for c in url):
+        return "must not hold a fragment or a space"
+    return None

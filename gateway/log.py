@@ -1,1 +1,119 @@
-"""To come."""
+"""What the gateway says about its work: one line per turn, and nothing that a client or an upstream sent.
+
+Bodies, headers and keys must not reach the log by any way, so nothing of what libraries would like to print is taken but the
+constant part of their message and where an error happened. An error's own text is never printed: it may quote what it choked on.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import structlog
+
+from gateway.stats import TurnRecord
+
+LIBRARIES = ("aiohttp", "asyncio", "websockets")
+
+_CONSTANT = re.compile(r"[^\n<(\[{'\"]{0,120}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,39}")
+_FRAMES = 3
+
+
+def configure(level: str = "info", log_format: str = "auto", *, stream: TextIO | None = None) -> None:
+    """Set up logging of this process, to ``stream`` or standard error; may be called again.
+
+    ``log_format`` is ``json`` (one object a line), ``console`` (for people) or ``auto`` (console on a terminal only).
+    """
+    out = stream or sys.stderr
+    people = log_format == "console" or (log_format == "auto" and out.isatty())
+    renderer: Any
+    if people:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    else:
+        renderer = structlog.processors.JSONRenderer(sort_keys=False)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    _take_in_libraries()
+
+
+def logger() -> structlog.typing.FilteringBoundLogger:
+    """The gateway's own logger; give it constant event names and values that no peer chose."""
+    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger())
+
+
+def turn_line(record: TurnRecord) -> None:
+    """Log one turn that has ended."""
+    logger().info(
+        "turn",
+        mode=record.mode,
+        reason=record.reason,
+        outcome=record.outcome,
+        status=record.status,
+        model=bounded_name(record.model),
+        bytes_in=record.client_in,
+        bytes_sent=record.upstream_out,
+        first_event_ms=_ms(record.first_event),
+        total_ms=_ms(record.total),
+        recoveries=list(record.recoveries),
+    )
+
+
+def task_failed(name: str, failure: BaseException) -> None:
+    """Log that a background task failed; fits ``gateway.tasks.Tasks``."""
+    logger().error("task_failed", task=name, **where(failure))
+
+
+def where(failure: BaseException) -> dict[str, Any]:
+    """The type of an error and the innermost places it came through, without its text."""
+    frames = traceback.extract_tb(failure.__traceback__)[-_FRAMES:]
+    places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    return {"error": type(failure).__name__, "at": places}
+
+
+def bounded_name(text: str) -> str:
+    """``text`` if it looks like the name of a model and is no longer than one, else ``"other"``."""
+    return text if _NAME.fullmatch(text) else "other"
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
+
+
+class _FromLibraries(logging.Handler):
+    """Passes on the constant part of the messages of libraries, dropping the values in them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        constant = _CONSTANT.match(str(record.msg))
+        fields: dict[str, Any] = {"logger": record.name}
+        if record.exc_info and record.exc_info[1] is not None:
+            fields |= where(record.exc_info[1])
+        logger().log(record.levelno, constant.group().strip() if constant else "message", **fields)
+
+
+def _take_in_libraries() -> None:
+    # Below WARNING, websockets logs frames and headers, and asyncio logs callbacks with their arguments.
+    root = logging.getLogger()
+    root.handlers = [_FromLibraries()]
+    root.setLevel(logging.WARNING)
+    for name in LIBRARIES:
+        library = logging.getLogger(name)
+        library.handlers = []
+        library.propagate = True
+        library.setLevel(logging.WARNING)
+    # A handler that fails would otherwise print the record with its arguments.
+    logging.raiseExceptions = False

@@ -43,6 +43,12 @@ class Settings:
     stored: str = _setting(
         "delta", "Whether turns that the API stores are chained; full never does.", ("delta", "full")
     )
+    allow_remote: bool = _setting(
+        False, "Allow a host wider than loopback; clients must then present the token of token_file."
+    )
+    token_file: str = _setting(
+        "", "File with the token that clients present in the header x-upwire-token; empty asks for none."
+    )
     expose_mode: bool = _setting(True, "Add the response headers x-upwire-mode and x-upwire-reason.")
     allowed_hosts: tuple[str, ...] = _setting(
         (), "Further Host names to answer to, beside loopback names and the listening address."

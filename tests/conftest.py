@@ -1,0 +1,28 @@
+"""What holds for all tests: no proxy, no settings of the machine they run on, and one place for the number of examples."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+_PROXIES = ("http_proxy", "https_proxy", "ws_proxy", "wss_proxy", "socks_proxy", "all_proxy", "no_proxy")
+
+settings.register_profile(
+    "laws", max_examples=int(os.environ.get("UPWIRE_LAW_EXAMPLES", "100")), deadline=None
+)
+settings.load_profile("laws")
+
+for _name in tuple(os.environ):
+    if _name.lower() in _PROXIES:
+        del os.environ[_name]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_settings_from_outside(tmp_path_factory):
+    """Commands started by tests must not see the settings of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in tuple(os.environ):
+            if name.startswith("UPWIRE_"):
+                patch.delenv(name)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("no-config")))
+        yield
