@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from gateway.conversation.fields import FieldFacts
-from gateway.conversation.items import ItemFacts, Kind, Level
+from gateway.conversation.items import ItemFacts, Kind
 from gateway.conversation.plan import Plan, Rules, plan
 from gateway.conversation.request import Request
 from gateway.conversation.tree import Transcript, Tree, Walk
@@ -59,7 +59,7 @@ class Store:
         if realm is None:
             return plan(request, lambda _: Walk((), met_answer=False), rules)
         walk = partial(realm.tree.walk, request.facts, references=request.store)
-        return plan(request, lambda level: walk(level), rules)
+        return plan(request, walk, rules)
 
     def get(self, identity: bytes, response_id: str) -> Transcript | None:
         """The transcript of a response of this identity."""
@@ -77,9 +77,16 @@ class Store:
         fields: FieldFacts,
         stored: bool,
         now: float,
-    ) -> Transcript:
-        """Record a completed response: the upstream now holds ``base``'s items, ``sent`` and ``answered``."""
-        self.forget(identity, response_id)
+    ) -> Transcript | None:
+        """Record a completed response: the upstream now holds ``base``'s items, ``sent`` and ``answered``.
+
+        Gives None, and records nothing, when ``base`` was dropped while the response was made: what the upstream holds is then
+        no longer known.
+        """
+        if base is not None and self.get(identity, base.response_id) is not base:
+            return None
+        if base is None or base.response_id != response_id:
+            self.forget(identity, response_id)
         realm = self._realms.setdefault(identity, _Realm())
         before = realm.tree.items
         transcript = realm.tree.add(
@@ -154,6 +161,3 @@ def _without_identifier(fact: ItemFacts) -> ItemFacts:
     if fact.identifier is None or fact.kind is Kind.REFERENCE:
         return fact
     return replace(fact, identifier=None)
-
-
-__all__ = ["Level", "Store", "StoreLimits"]

@@ -13,7 +13,7 @@ from gateway.conversation.fields import allows_delta
 from gateway.conversation.items import Level
 from gateway.conversation.reasons import Reason
 from gateway.conversation.request import Request
-from gateway.conversation.tree import Match, Transcript, Walk
+from gateway.conversation.tree import Match, Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,10 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
-    """A transcript that this request may continue, and how many of the request's items it stands for."""
-
-    transcript: Transcript
-    consumed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """``parents`` to continue, best first; without any, ``reason`` says why the turn is not a delta."""
 
-    parents: tuple[Parent, ...]
+    parents: tuple[Match, ...]
     reason: Reason
 
 
@@ -49,9 +41,7 @@ def plan(request: Request, walk: Callable[[Level], Walk], rules: Rules) -> Plan:
         return Plan((), Reason.DISABLED)
     found = walk(rules.level)
     refusals = [(match, _refusal(request, match, rules)) for match in found.matches]
-    parents = tuple(
-        Parent(match.transcript, match.consumed) for match, refusal in refusals if refusal is None
-    )
+    parents = tuple(match for match, refusal in refusals if refusal is None)
     if parents:
         return Plan(parents, Reason.PARENT_LOST)
     if refusals:
