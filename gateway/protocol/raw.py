@@ -6,7 +6,9 @@ else is decoded or written again.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -16,6 +18,7 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _KEY = msgspec.json.Decoder(str)
+_LENIENT = json.JSONDecoder()
 
 
 class NotSliceable(ValueError):
@@ -59,13 +62,123 @@ def join_object(members: tuple[Member, ...] | list[Member]) -> bytes:
     return b"{" + b",".join(msgspec.json.encode(m.name) + b":" + m.value for m in members) + b"}"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one member of an object stands in its text: ``text[key:start]`` is key and colon, ``text[start:end]`` the value."""
+
+    key: int
+    start: int
+    end: int
+
+
+def places(text: bytes) -> dict[str, Place]:
+    """The place of every member of the JSON object ``text``, in order, so that a part can be replaced and the rest kept.
+
+    Unlike ``split_object`` it also takes what lenient writers send inside a value: lone surrogate escapes (half an emoji in
+    a delta) and NaN. Raises NotSliceable if the text is not a JSON object, is nested too deeply, or has a duplicate key.
+    """
+    try:
+        members = _OBJECT.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _lenient_places(text)
+    except RecursionError:
+        raise NotSliceable("nested too deeply") from None
+    found: dict[str, Place] = {}
+    at = _skip(text, 0) + 1
+    for name, raw in members.items():
+        value = bytes(raw)
+        key = _skip(text, at)
+        quoted = _STRING.match(text, key)
+        if quoted is None or _name(quoted.group()) != name:
+            raise NotSliceable("duplicate key")
+        start = _skip(text, _skip(text, quoted.end()) + 1)
+        if not text.startswith(value, start):
+            raise NotSliceable("duplicate key")
+        found[name] = Place(key, start, start + len(value))
+        at = _skip(text, start + len(value)) + 1
+    if _skip(text, at) != len(text):  # members were left over: the decoder had merged two of one name
+        raise NotSliceable("duplicate key")
+    return found
+
+
+def _lenient_places(text: bytes) -> dict[str, Place]:
+    # One character per byte keeps offsets equal; no byte of a longer UTF-8 sequence can look like JSON's own signs.
+    chars = text.decode("latin-1")
+    found: dict[str, Place] = {}
+    try:
+        at = _expect(text, _skip(text, 0), b"{")
+        while text[at : at + 1] != b"}":
+            if found:
+                at = _expect(text, at, b",")
+            key = at
+            if text[at : at + 1] != b'"':
+                raise NotSliceable("not a JSON object")
+            at = _LENIENT.raw_decode(chars, key)[1]
+            name = json.loads(text[key:at])
+            if name in found:
+                raise NotSliceable("duplicate key")
+            start = _expect(text, _skip(text, at), b":")
+            end = _LENIENT.raw_decode(chars, start)[1]
+            found[name] = Place(key, start, end)
+            at = _skip(text, end)
+        if _skip(text, at + 1) != len(text):
+            raise NotSliceable("not a JSON object")
+    except (ValueError, RecursionError):
+        raise NotSliceable("not a JSON object") from None
+    return found
+
+
+def splice(text: bytes, edits: Iterable[tuple[int, int, bytes]]) -> bytes:
+    """``text`` with each ``text[start:end]`` replaced by the given bytes; the rest is kept byte for byte.
+
+    The edits must not overlap; their order does not matter.
+    """
+    parts: list[bytes] = []
+    at = 0
+    for start, end, new in sorted(edits):
+        parts += (text[at:start], new)
+        at = end
+    parts.append(text[at:])
+    return b"".join(parts)
+
+
+def removal(found: dict[str, Place], name: str) -> tuple[int, int, bytes]:
+    """The edit that takes the member ``name`` out of the object whose places are ``found``, with one comma."""
+    names = list(found)
+    at = names.index(name)
+    if at + 1 < len(names):
+        return found[name].key, found[names[at + 1]].key, b""
+    before = found[names[at - 1]].end if at else found[name].key
+    return before, found[name].end, b""
+
+
+def addition(text: bytes, found: dict[str, Place], name: str, value: bytes) -> tuple[int, int, bytes]:
+    """The edit that adds a member behind the last one of the object ``text`` whose places are ``found``."""
+    at = text.rindex(b"}")
+    comma = b"," if found else b""
+    return at, at, comma + msgspec.json.encode(name) + b":" + value
+
+
+def _name(quoted: bytes) -> str | None:
+    try:
+        return _KEY.decode(quoted)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _expect(text: bytes, at: int, sign: bytes) -> int:
+    if text[at : at + 1] != sign:
+        raise NotSliceable("not a JSON object")
+    return _skip(text, at + 1)
+
+
 def _each_once(text: bytes, members: tuple[Member, ...]) -> bool:
     """Whether ``text`` holds exactly ``members``: a decoder that keeps the last of two equal keys would hide the first."""
     at = _skip(text, 0) + 1
     for member in members:
         at = _skip(text, at)
         key = _STRING.match(text, at)
-        if key is None or _KEY.decode(key.group()) != member.name:
+        if key is None or _name(key.group()) != member.name:
             return False
         at = _skip(text, _skip(text, key.end()) + 1)
         if not text.startswith(member.value, at):
