@@ -61,6 +61,7 @@ class RawUpstream:
     connections: int = 0
     lost: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
+    serving: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     @property
     def base(self) -> str:
@@ -70,6 +71,7 @@ class RawUpstream:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle one connection."""
         self.connections += 1
+        self.serving[asyncio.current_task()] = writer
         connection = Connection(reader, writer)
         try:
             while True:
@@ -83,6 +85,13 @@ class RawUpstream:
         finally:
             writer.close()
 
+    async def close(self) -> None:
+        """End what still runs."""
+        for task, writer in self.serving.items():
+            writer.transport.abort()
+            task.cancel()
+        await asyncio.gather(*self.serving, return_exceptions=True)
+
 
 @contextlib.asynccontextmanager
 async def raw_upstream(script: Script, **options: bool) -> AsyncIterator[RawUpstream]:
@@ -94,6 +103,7 @@ async def raw_upstream(script: Script, **options: bool) -> AsyncIterator[RawUpst
         yield upstream
     finally:
         server.close()
+        await upstream.close()
 
 
 async def read_request(reader: asyncio.StreamReader, *, body: bool = True) -> Request:
@@ -138,6 +148,8 @@ async def talk(port: int, data: bytes, *, until_closed: bool = True) -> bytes:
         return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
     finally:
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 def head(data: bytes) -> tuple[int, dict[str, str], bytes]:
