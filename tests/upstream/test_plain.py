@@ -178,17 +178,11 @@ async def test_an_upstream_that_cannot_be_reached_ran_nothing(plain, base, unuse
 async def test_a_tls_handshake_that_never_ends_is_given_up():
     """The limit on connecting covers TLS; nothing was sent."""
 
-    async def silent(reader, writer):
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
     plain = PlainHttp(PlainOptions(connect_timeout=0.1))
-    port = server.sockets[0].getsockname()[1]
-    with pytest.raises(UpstreamUnreachable):
-        await fetch(plain, "GET", f"https://127.0.0.1:{port}/v1")
+    async with raw_upstream(answer(OK)) as upstream:
+        with pytest.raises(UpstreamUnreachable):
+            await fetch(plain, "GET", upstream.base.replace("http", "https", 1))
     await plain.close()
-    server.close()
 
 
 async def test_leaving_early_closes_the_connection(plain):
