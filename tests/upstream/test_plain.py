@@ -177,7 +177,6 @@ async def test_an_upstream_that_cannot_be_reached_ran_nothing(plain, base, unuse
 
 async def test_a_tls_handshake_that_never_ends_is_given_up():
     """The limit on connecting covers TLS; nothing was sent."""
-
     plain = PlainHttp(PlainOptions(connect_timeout=0.1))
     async with raw_upstream(answer(OK)) as upstream:
         with pytest.raises(UpstreamUnreachable):
