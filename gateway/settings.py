@@ -49,6 +49,11 @@ class Settings:
     token_file: str = _setting(
         "", "File with the token that clients present in the header x-upwire-token; empty asks for none."
     )
+    proxy: str = _setting(
+        "auto", "HTTP proxy to the upstream: its URL, none, or auto for what the environment says."
+    )
+    ca_file: str = _setting("", "PEM file with authorities to trust for the upstream, beside the system's.")
+    client_cert: str = _setting("", "PEM file with a client certificate and its key for the upstream.")
     expose_mode: bool = _setting(True, "Add the response headers x-upwire-mode and x-upwire-reason.")
     allowed_hosts: tuple[str, ...] = _setting(
         (), "Further Host names to answer to, beside loopback names and the listening address."

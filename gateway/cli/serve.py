@@ -1,0 +1,65 @@
+"""``upwire serve``: run the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from gateway import __version__
+from gateway.cli.options import read, setting_options
+from gateway.config import Loaded, load_token
+
+
+@click.command("serve")
+@setting_options()
+def command(config: str | None, **given: Any) -> int:
+    """Run the gateway until a signal ends it.
+
+    Each option is also an environment variable and a key of the TOML file (max_body for --max-body). Flags win over the
+    environment, the environment over the file.
+    """
+    loaded = read(config, given)
+    settings = loaded.settings
+    token = load_token(settings)
+
+    from gateway import log, server  # noqa: PLC0415 (the other commands need neither aiohttp nor structlog)
+
+    log.configure(settings.log_level, settings.log_format)
+
+    def ready(url: str) -> None:
+        for line in ready_lines(loaded, url):
+            click.echo(line)
+
+    try:
+        return asyncio.run(server.serve(settings, token=token, ready=ready))
+    except server.CannotListen as error:
+        raise click.ClickException(str(error)) from None
+
+
+def ready_lines(loaded: Loaded, url: str) -> list[str]:
+    """What is printed when requests are answered. The query of the upstream is left out: it may hold a key."""
+    settings = loaded.settings
+    base, query, _ = settings.upstream.partition("?")
+    return [
+        f"upwire {__version__}",
+        f"listening on {url}",
+        f"upstream {base}{'?...' if query else ''}",
+        f"mode {settings.mode}, match {settings.match}",
+        f"configuration from {origin(loaded)}",
+        f"export OPENAI_BASE_URL={url}/v1",
+    ]
+
+
+def origin(loaded: Loaded) -> str:
+    """Where the settings came from, in a few words: each source with the settings that it decided."""
+    by_source: dict[str, list[str]] = {}
+    for name, source in loaded.sources.items():
+        kind = source.partition(" ")[0] if not source.startswith("file ") else source
+        if kind != "default":
+            by_source.setdefault({"flag": "flags"}.get(kind, kind), []).append(name)
+    if loaded.file and f"file {loaded.file}" not in by_source:
+        by_source[f"file {loaded.file}"] = []
+    parts = [f"{source} ({', '.join(names) or 'decides nothing'})" for source, names in by_source.items()]
+    return ", ".join([*parts, "defaults"])
