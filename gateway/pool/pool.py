@@ -1,0 +1,279 @@
+"""Which socket serves which turn.
+
+Choosing and reserving are one step without a pause in it, so two turns can never be given one socket. The pool does
+no I/O: it says what to use, to dial and to close, and is told what came of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+from typing import Any
+
+from gateway.pool.age import AgeLimits
+from gateway.pool.choice import Barred, Closed, Closing, Dial, Fate, Full, PoolLimits, Use, Want
+
+_REMEMBERED_TIPS = 64
+_FORGETFUL_IDENTITIES = 10_000
+
+
+class _State(StrEnum):
+    DIALLING = "dialling"
+    IDLE = "idle"
+    BUSY = "busy"
+
+
+@dataclass(slots=True)
+class _Socket:
+    id: int
+    identity: bytes
+    upstream: str
+    last_used: float
+    opened_at: float = 0.0
+    state: _State = _State.DIALLING
+    tip: str | None = None
+    stored: bool = False
+    past: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_TIPS))
+
+    @property
+    def takes_turn(self) -> bool:
+        """Whether a turn can start now; one at a time, until a socket carries several lanes."""
+        return self.state is _State.IDLE
+
+    @property
+    def precious(self) -> bool:
+        """Whether it alone holds a conversation: a newest response that the upstream cannot reload."""
+        return self.tip is not None and not self.stored
+
+
+class Pool:
+    """The sockets of all identities, by their state; see ``reserve`` for the rules.
+
+    Sockets never cross identities. After any call the shell must close what ``take_closings`` returns.
+    """
+
+    def __init__(self, limits: PoolLimits) -> None:
+        self._limits = limits
+        self._ages = AgeLimits(limits.socket_age, floor=limits.learn_floor)
+        self._ids = count(1)
+        self._sockets: dict[int, _Socket] = {}
+        self._of: dict[bytes, dict[int, _Socket]] = {}
+        self._forgetful: dict[bytes, float] = {}
+        self._closings: list[Closing] = []
+        self._closed: Counter[Closed] = Counter()
+        self._opened = 0
+        self._reused = 0
+        self._draining = False
+
+    def reserve(
+        self,
+        identity: bytes,
+        wants: Sequence[Want],
+        now: float,
+        *,
+        upstream: str,
+        fresh: bool = False,
+        avoid: frozenset[int] = frozenset(),
+        may_dial: bool = True,
+    ) -> Use | Dial | Full | Barred:
+        """Choose and reserve a socket of ``identity`` for one turn; ``wants`` are its possible parents, longest first.
+
+        The first want that an idle socket holds as its newest response, or that the upstream can reload, is the parent.
+        Without such a holder the order is: an idle socket that alone holds no conversation; a new one; at the limit the
+        least recently used idle one, lent if it is of this identity and otherwise closed for a new one.
+        ``fresh`` takes no parent; ``avoid`` are sockets not to use; ``may_dial`` false means Barred instead of Dial.
+        """
+        mine = self._of.get(identity, {})
+        for socket in tuple(mine.values()):
+            if socket.takes_turn and self._aged(socket, now):
+                self._close(socket, Closed.AGE)
+        idle = [s for s in mine.values() if s.takes_turn and s.id not in avoid]
+        parent: Want | None = None
+        for want in () if fresh else wants:
+            holder = next((s for s in idle if s.tip == want.response_id), None)
+            if holder is not None:
+                return self._use(holder, want, self._fate(mine, wants, want))
+            if want.stored and self._forgetful.get(identity, now) <= now:
+                parent = want
+                break
+        fate = None if fresh else self._fate(mine, wants, parent)
+        harmless = [s for s in idle if not s.precious]
+        if harmless:
+            return self._use(min(harmless, key=_least_missed), parent, fate)
+        within = len(mine) < self._limits.sockets_per_identity
+        if within and len(self._sockets) < self._limits.sockets:
+            return self._dial(identity, upstream, parent, fate, now) if may_dial else Barred()
+        pool = self._sockets.values() if within else mine.values()
+        oldest = min((s for s in pool if s.takes_turn), key=lambda s: s.last_used, default=None)
+        if oldest is not None and oldest.identity == identity and idle:
+            return self._use(min(idle, key=lambda s: s.last_used), parent, fate)
+        if oldest is None:
+            return Full()
+        if not may_dial:
+            return Barred()
+        self._close(oldest, Closed.EVICTED)
+        return self._dial(identity, upstream, parent, fate, now)
+
+    def opened(self, socket_id: int, now: float) -> None:
+        """A reserved dial succeeded; its socket is busy with the turn that asked for it."""
+        socket = self._sockets[socket_id]
+        socket.state = _State.BUSY
+        socket.opened_at = socket.last_used = now
+        self._opened += 1
+
+    def dial_failed(self, socket_id: int) -> None:
+        """A reserved dial failed or was given up; its place is free."""
+        self._remove(socket_id)
+
+    def give_back(self, socket_id: int) -> None:
+        """A reserved idle socket was not used after all; it is as before."""
+        socket = self._sockets.get(socket_id)
+        if socket is not None and socket.state is _State.BUSY:
+            self._reused -= 1
+            self._idle(socket)
+
+    def release(
+        self, socket_id: int, now: float, *, tip: str | None, stored: bool, keep_parent: bool = False
+    ) -> None:
+        """A turn on a busy socket ended and the socket can take another.
+
+        ``tip`` is the response that is now its newest, None if what it held is void; with ``keep_parent`` nothing changed.
+        """
+        socket = self._sockets.get(socket_id)
+        if socket is None:
+            return
+        if not keep_parent:
+            if socket.tip is not None:
+                socket.past.append(socket.tip)
+            socket.tip, socket.stored = tip, stored
+        socket.last_used = now
+        self._idle(socket)
+        if not self._draining and self._aged(socket, now):
+            self._close(socket, Closed.AGE)
+
+    def close(self, socket_id: int, reason: Closed) -> None:
+        """The shell closes the socket, or found it dead, for a reason that tells nothing of its age; idempotent."""
+        if self._remove(socket_id) is not None:
+            self._closed[reason] += 1
+
+    def lost(self, socket_id: int, now: float) -> None:
+        """The upstream closed the socket; its age may tell the upstream's limit. Idempotent."""
+        socket = self._remove(socket_id)
+        if socket is not None:
+            self._closed[Closed.LOST] += 1
+            idle = now - socket.last_used if socket.takes_turn else 0.0
+            self._ages.closed(socket.upstream, now - socket.opened_at, idle, now)
+
+    def aged(self, socket_id: int, now: float) -> None:
+        """The upstream refused a turn because this socket is too old; the shell closes it."""
+        socket = self._remove(socket_id)
+        if socket is not None:
+            self._closed[Closed.AGE] += 1
+            self._ages.refused(socket.upstream, now - socket.opened_at)
+
+    def retire(self, now: float) -> None:
+        """Close idle sockets that are too old or unused for too long."""
+        for socket in tuple(self._sockets.values()):
+            if not socket.takes_turn:
+                continue
+            if self._aged(socket, now):
+                self._close(socket, Closed.AGE)
+            elif now - socket.last_used >= self._limits.socket_idle:
+                self._close(socket, Closed.IDLE)
+
+    def drain(self) -> None:
+        """Close idle sockets now and busy ones as they are released."""
+        self._draining = True
+        for socket in tuple(self._sockets.values()):
+            if socket.takes_turn:
+                self._close(socket, Closed.DRAINED)
+
+    def take_closings(self) -> list[Closing]:
+        """The sockets that the shell has yet to close, each once."""
+        closings, self._closings = self._closings, []
+        return closings
+
+    def holds(self, identity: bytes, response_id: str) -> bool:
+        """Whether a live socket of ``identity`` has ``response_id`` as its newest response."""
+        return any(s.tip == response_id for s in self._of.get(identity, {}).values())
+
+    def forget(self, identity: bytes, response_id: str) -> None:
+        """No longer offer ``response_id``: it was deleted, or the upstream does not know it."""
+        for socket in self._of.get(identity, {}).values():
+            if socket.tip == response_id:
+                socket.tip = None
+
+    def forgets_stored(self, identity: bytes, now: float) -> None:
+        """The upstream did not find a stored response of ``identity``: for a time only socket memory is used for it."""
+        self._forgetful.pop(identity, None)
+        if len(self._forgetful) >= _FORGETFUL_IDENTITIES:
+            del self._forgetful[next(iter(self._forgetful))]
+        self._forgetful[identity] = now + self._limits.forgets_for
+
+    def age_limit(self, upstream: str) -> float:
+        """The age in seconds at which sockets to ``upstream`` are retired."""
+        return self._ages.limit(upstream)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The ``connections`` part of the statistics."""
+        idle = sum(s.state is _State.IDLE for s in self._sockets.values())
+        busy = sum(s.state is _State.BUSY for s in self._sockets.values())
+        return {
+            "open": idle + busy,
+            "busy": busy,
+            "idle": idle,
+            "opened": self._opened,
+            "reused": self._reused,
+            "closed": {reason.value: self._closed[reason] for reason in Closed},
+        }
+
+    def _use(self, socket: _Socket, parent: Want | None, fate: Fate | None) -> Use:
+        socket.state = _State.BUSY
+        self._reused += 1
+        return Use(socket.id, parent, fate)
+
+    def _dial(
+        self, identity: bytes, upstream: str, parent: Want | None, fate: Fate | None, now: float
+    ) -> Dial:
+        socket = _Socket(next(self._ids), identity, upstream, now)
+        self._sockets[socket.id] = socket
+        self._of.setdefault(identity, {})[socket.id] = socket
+        return Dial(socket.id, parent, fate)
+
+    def _fate(self, mine: dict[int, _Socket], wants: Sequence[Want], parent: Want | None) -> Fate | None:
+        if not wants or parent is wants[0]:
+            return None
+        wanted = wants[0].response_id
+        if any(s.tip == wanted and s.state is _State.BUSY for s in mine.values()):
+            return Fate.BUSY
+        return Fate.SUPERSEDED if any(wanted in s.past for s in mine.values()) else Fate.LOST
+
+    def _aged(self, socket: _Socket, now: float) -> bool:
+        return now - socket.opened_at >= self._ages.limit(socket.upstream)
+
+    def _idle(self, socket: _Socket) -> None:
+        socket.state = _State.IDLE
+        if self._draining:
+            self._close(socket, Closed.DRAINED)
+
+    def _close(self, socket: _Socket, reason: Closed) -> None:
+        self._remove(socket.id)
+        self._closed[reason] += 1
+        self._closings.append(Closing(socket.id, reason))
+
+    def _remove(self, socket_id: int) -> _Socket | None:
+        socket = self._sockets.pop(socket_id, None)
+        if socket is not None:
+            mine = self._of[socket.identity]
+            del mine[socket_id]
+            if not mine:
+                del self._of[socket.identity]
+        return socket
+
+
+def _least_missed(socket: _Socket) -> tuple[bool, float]:
+    """Sorts sockets without a conversation first, the warmest first; then the conversation that was quiet longest."""
+    return (True, socket.last_used) if socket.tip is not None else (False, -socket.last_used)

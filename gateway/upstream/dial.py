@@ -1,0 +1,165 @@
+"""Opening an upstream socket, with every way in which that fails sorted into a closed set."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.client import ClientProtocol
+from websockets.exceptions import (
+    InvalidHandshake,
+    InvalidHeaderValue,
+    InvalidMessage,
+    InvalidURI,
+    ProxyError,
+    WebSocketException,
+)
+
+from gateway.upstream.liveness import Patience
+from gateway.upstream.socket import UpstreamSocket
+
+# At debug level the library logs headers and frames, keys and prompts with them: its records go nowhere.
+_SILENT = logging.Logger("upwire.upstream.silent", logging.CRITICAL + 1)  # noqa: LOG001
+
+_SET_BY_THE_HANDSHAKE = frozenset(
+    {
+        "host", "connection", "upgrade", "content-length", "content-type", "content-encoding", "transfer-encoding",
+        "te", "trailer", "expect", "keep-alive", "proxy-connection",
+    }
+)  # fmt: skip
+_UNSENT_LIMIT = 128 * 1024
+
+
+class Refusal(StrEnum):
+    """Why a socket could not be opened."""
+
+    STATUS = "status"
+    """The upgrade was answered with an HTTP status other than 101."""
+    DNS = "dns"
+    CONNECT = "connect"
+    TLS = "tls"
+    TIMEOUT = "timeout"
+    EOF = "eof"
+    """The connection was closed before the upgrade was answered."""
+    PROTOCOL = "protocol"
+    """The answer to the upgrade was not what WebSocket asks for."""
+    PROXY = "proxy"
+    URL = "bad_url"
+    HEADERS = "bad_headers"
+
+
+class UpgradeRefused(Exception):
+    """No socket: the upstream refused the upgrade or could not be reached; nothing of the turn was sent.
+
+    ``status`` is the HTTP status of the refusal, or None. ``reason`` is a word of Refusal, or ``closed_early``.
+    ``remembered`` says that it was an earlier dial's, and that none was made now.
+    """
+
+    def __init__(self, status: int | None, reason: str, *, remembered: bool = False) -> None:
+        super().__init__(f"upgrade refused: {reason}" + (f" {status}" if status is not None else ""))
+        self.status = status
+        self.reason = reason
+        self.remembered = remembered
+
+
+@dataclass(frozen=True, slots=True)
+class DialOptions:
+    """How sockets are opened and kept. ``dial_timeout`` (seconds) covers connecting, TLS and the upgrade together.
+
+    ``ssl`` is used for wss URLs (None: the system's trust), ``proxy`` is a proxy's URL, ``max_event`` bounds one message.
+    """
+
+    ssl: ssl.SSLContext | None = None
+    proxy: str | None = None
+    dial_timeout: float = 10.0
+    max_event: int = 128 * 1024 * 1024
+    patience: Patience = field(default_factory=Patience)
+
+
+class _Connect(connect):
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Follow none: a redirect could carry the key to another origin, so it is a refusal."""
+        return exc
+
+
+async def dial(url: str, headers: Iterable[tuple[str, str]], options: DialOptions) -> UpstreamSocket:
+    """Open a socket to the ws or wss ``url`` with ``headers`` beside those of the handshake.
+
+    The caller owns the socket and must ``start`` it and in the end close or abort it. Raises UpgradeRefused.
+    """
+    opened: list[UpstreamSocket] = []
+
+    def create(protocol: ClientProtocol, **kwargs: Any) -> ClientConnection:
+        opened.append(UpstreamSocket(protocol, patience=options.patience, **kwargs))
+        return opened[-1]
+
+    secure: dict[str, Any] = {"ssl": options.ssl} if options.ssl and url[:4].lower() == "wss:" else {}
+    try:
+        connector = _Connect(
+            url,
+            additional_headers=_handshake_headers(headers),
+            user_agent_header=None,
+            compression=None,
+            proxy=options.proxy,
+            open_timeout=options.dial_timeout,
+            ping_interval=None,
+            ping_timeout=None,
+            close_timeout=options.patience.close_timeout,
+            max_size=options.max_event,
+            max_queue=None,
+            logger=_SILENT,
+            create_connection=create,  # type: ignore[arg-type]
+            **secure,
+        )
+        await connector
+    except (OSError, WebSocketException, ValueError) as failure:
+        status = opened[-1].refused_status if opened else None
+        reason = Refusal.STATUS if status is not None else _reason(failure)
+    else:
+        _bound_kernel_buffer(opened[-1])
+        return opened[-1]
+    # Outside the handler, so that texts of the failure, which can quote headers, are not chained to it.
+    raise UpgradeRefused(status, reason.value)
+
+
+def _handshake_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The headers that may go up, with bytes beyond ASCII as they came (the server reads them as UTF-8)."""
+    return [
+        (name, value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("latin-1"))
+        for name, value in headers
+        if (lower := name.lower()) not in _SET_BY_THE_HANDSHAKE and not lower.startswith("sec-websocket-")
+    ]
+
+
+def _reason(failure: Exception) -> Refusal:
+    if isinstance(failure, TimeoutError):
+        return Refusal.TIMEOUT
+    if isinstance(failure, socket.gaierror):
+        return Refusal.DNS
+    if isinstance(failure, ssl.SSLError):
+        return Refusal.TLS
+    if isinstance(failure, ProxyError):
+        return Refusal.PROXY
+    if isinstance(failure, OSError):
+        return Refusal.CONNECT
+    if isinstance(failure, (InvalidHeaderValue, UnicodeError)):
+        return Refusal.HEADERS
+    if isinstance(failure, (InvalidURI, ValueError)):
+        return Refusal.URL
+    if isinstance(failure, InvalidMessage):
+        return Refusal.EOF if isinstance(failure.__cause__, EOFError) else Refusal.PROTOCOL
+    return Refusal.PROTOCOL if isinstance(failure, InvalidHandshake) else Refusal.EOF
+
+
+def _bound_kernel_buffer(opened: UpstreamSocket) -> None:
+    """Keep unsent bytes in our transport, where their progress is seen, instead of megabytes in the kernel."""
+    raw = opened.transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if raw is not None and option is not None:
+        raw.setsockopt(socket.IPPROTO_TCP, option, _UNSENT_LIMIT)

@@ -1,0 +1,382 @@
+"""Sockets to upstreams, kept and lent to one turn at a time.
+
+The pool of decisions says what to use, dial and close; this shell does it, waits where waiting is needed, and keeps what
+a turn sees of a socket (its Lease) apart from what the next turn sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import orjson
+
+from gateway.pool import Barred, Closed, Dial, Full, Pool, PoolLimits, UpgradeMemory, Use, Want
+from gateway.tasks import Tasks
+from gateway.upstream.dial import DialOptions, UpgradeRefused, dial
+from gateway.upstream.inbox import Ended, Ending, Inbox
+from gateway.upstream.lease import Lease
+from gateway.upstream.socket import UpstreamSocket
+
+_ABOUT_THE_CALLER = frozenset({401, 403, 429})
+_LAST_GRACE = 0.25
+_NOTICES = ("codex.", "responsesapi.")
+_DEATHS = {Ended.PING_TIMEOUT: Closed.PING_TIMEOUT, Ended.WRITE_TIMEOUT: Closed.WRITE_TIMEOUT}
+
+
+class NoSocket(Exception):
+    """All sockets are busy, none may be added, and none was released in time; or the pool is closing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a turn goes: the full ws or wss ``url``, the ``headers`` for a new socket's handshake, and whose turn it is."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    identity: bytes
+
+
+@dataclass(slots=True, eq=False)
+class _Probe:
+    socket_id: int
+    outcome: asyncio.Future[UpgradeRefused | None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    target: Target
+    wants: Sequence[Want]
+    fresh: bool
+    avoid: frozenset[int]
+    granted: asyncio.Future[Use | Dial | Barred] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class SocketPool:
+    """Lends sockets to turns.
+
+    ``on_event`` is told ``opened``, ``closed`` and ``refused`` with a few fields that never hold what anyone sent.
+    One long-lived task in ``tasks`` retires idle sockets.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: PoolLimits,
+        dial: DialOptions,
+        tasks: Tasks,
+        clock: Callable[[], float] = monotonic,
+        on_event: Callable[[str, Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        self._limits = limits
+        self._options = dial
+        self._tasks = tasks
+        self._clock = clock
+        self._on_event = on_event
+        self._pool = Pool(limits)
+        self._upgrades = UpgradeMemory(memory=limits.upgrade_memory)
+        self._sockets: dict[int, UpstreamSocket] = {}
+        self._targets: dict[int, Target] = {}
+        self._ids: dict[UpstreamSocket, int] = {}
+        self._leaving: set[UpstreamSocket] = set()
+        self._queue: list[_Waiting] = []
+        self._probes: dict[str, _Probe] = {}
+        self._retiring: asyncio.Task[None] | None = None
+        self._draining = False
+        self._quiet = asyncio.Event()
+
+    async def acquire(
+        self,
+        target: Target,
+        wants: Sequence[Want],
+        *,
+        fresh: bool = False,
+        avoid: frozenset[int] = frozenset(),
+    ) -> Lease:
+        """A socket for one turn, which the caller must release or abort.
+
+        ``wants`` are the parents that would do, longest first; ``fresh`` takes none; ``avoid`` are sockets not to use.
+        A busy parent is never waited for. Raises NoSocket after the socket wait, UpgradeRefused when a
+        dial fails, or at once while an earlier refusal of this upstream is remembered.
+        """
+        while True:
+            grant = await self._grant(_Waiting(target, wants, fresh, avoid))
+            if isinstance(grant, Barred):
+                bar = self._upgrades.barred(target.url, self._clock())
+                if bar is not None:
+                    raise UpgradeRefused(bar.status, bar.reason, remembered=True)
+                await self._probed(target)
+                continue
+            if isinstance(grant, Dial):
+                await self._open(target, grant)
+            if (lease := self._lend(grant)) is not None:
+                return lease
+
+    def snapshot(self) -> dict[str, Any]:
+        """The ``connections`` part of the statistics."""
+        return self._pool.snapshot()
+
+    def holds(self, identity: bytes, response_id: str) -> bool:
+        """Whether a live socket of ``identity`` has ``response_id`` as its newest response."""
+        return self._pool.holds(identity, response_id)
+
+    def forget(self, identity: bytes, response_id: str) -> None:
+        """No longer offer ``response_id``: it was deleted, or the upstream does not know it."""
+        self._pool.forget(identity, response_id)
+
+    def forgets_stored(self, identity: bytes) -> None:
+        """The upstream did not find a stored response of ``identity``: for a time only socket memory is used for it."""
+        self._pool.forgets_stored(identity, self._clock())
+
+    async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109
+        """Lend no more, close idle sockets now and busy ones when released; whether all were within ``timeout`` seconds."""
+        self._draining = True
+        self._pool.drain()
+        self._settle()
+        if self._sockets or self._targets:
+            self._quiet.clear()
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._quiet.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    async def close(self) -> None:
+        """Close everything at once and wait until the connections are gone."""
+        await self.drain(0)
+        for socket_id in tuple(self._sockets):
+            self._close_now(socket_id, Closed.DRAINED, politely=False)
+        if self._retiring is not None:
+            self._retiring.cancel()
+            await asyncio.wait([self._retiring])
+        if self._leaving:
+            ends = {socket.connection_lost_waiter: socket for socket in self._leaving}
+            _, late = await asyncio.wait(ends, timeout=_LAST_GRACE)
+            for end in late:
+                ends[end].transport.abort()
+            await asyncio.wait(ends)
+
+    # For leases.
+
+    def write(self, socket_id: int, frame: bytes) -> None:
+        """Write a frame on a lent socket; nothing happens when it has ended."""
+        if (socket := self._sockets.get(socket_id)) is not None:
+            socket.write(frame)
+
+    def take_back(
+        self, socket_id: int, *, tip: str | None, stored: bool, reusable: bool, keep_parent: bool, aged: bool
+    ) -> None:
+        """A turn has ended; see Lease.release."""
+        socket = self._sockets.get(socket_id)
+        if socket is None:
+            return
+        left = socket.detach()
+        now = self._clock()
+        if aged:
+            self._pool.aged(socket_id, now)
+            self._leave(socket_id, Closed.AGE, politely=True)
+        elif not reusable or left is None or not all(map(_is_notice, left)):
+            self._close_now(socket_id, Closed.ERROR, politely=True)
+        else:
+            self._pool.release(socket_id, now, tip=tip, stored=stored, keep_parent=keep_parent)
+        self._settle()
+
+    def drop(self, socket_id: int, reason: Closed) -> None:
+        """A turn was given up: its socket is closed at once."""
+        self._close_now(socket_id, reason, politely=False)
+        self._settle()
+
+    # For sockets.
+
+    def socket_answered(self, socket: UpstreamSocket) -> None:
+        """WebSocket works all the way to this upstream."""
+        if (socket_id := self._ids.get(socket)) is not None:
+            self._upgrades.answered(self._targets[socket_id].url)
+
+    def socket_idle_frames(self, socket: UpstreamSocket, frames: list[bytes]) -> None:
+        """Notices may come at any time; an event for nobody means that the socket is not where we think it is."""
+        socket_id = self._ids.get(socket)
+        if socket_id is not None and not all(map(_is_notice, frames)):
+            self._close_now(socket_id, Closed.ERROR, politely=True)
+            self._settle()
+
+    def socket_ended(self, socket: UpstreamSocket, ending: Ending) -> None:
+        """Forget a socket that died, and learn from how it did."""
+        socket_id = self._ids.get(socket)
+        if socket_id is None:
+            return
+        now = self._clock()
+        if ending.by_upstream:
+            if not socket.answered:
+                self._upgrades.closed_early(self._targets[socket_id].url, ending.code, now)
+            self._pool.lost(socket_id, now)
+            self._leave(socket_id, Closed.LOST, ending=ending)
+        else:
+            reason = _DEATHS.get(ending.how, Closed.ERROR)
+            self._pool.close(socket_id, reason)
+            self._leave(socket_id, reason, ending=ending)
+        self._settle()
+
+    # Granting.
+
+    async def _grant(self, waiting: _Waiting) -> Use | Dial | Barred:
+        if self._draining:
+            raise NoSocket
+        self._queue.append(waiting)
+        self._settle()
+        try:
+            if not waiting.granted.done():
+                await asyncio.wait([waiting.granted], timeout=self._limits.socket_wait)
+        except asyncio.CancelledError:
+            if waiting.granted.done() and not waiting.granted.cancelled():
+                self._refund(waiting.target, waiting.granted.result())
+            raise
+        finally:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+        if not waiting.granted.done() or waiting.granted.cancelled():
+            raise NoSocket
+        return waiting.granted.result()
+
+    def _refund(self, target: Target, grant: Use | Dial | Barred) -> None:
+        if isinstance(grant, Use):
+            self._pool.give_back(grant.socket_id)
+        elif isinstance(grant, Dial):
+            self._dial_ended(target, grant, None)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Close what the pool wants closed and serve those who wait, first come, first served."""
+        for waiting in tuple(self._queue):
+            if self._draining:
+                waiting.granted.cancel()
+                self._queue.remove(waiting)
+                continue
+            target, now = waiting.target, self._clock()
+            barred = self._upgrades.barred(target.url, now) is not None or target.url in self._probes
+            grant = self._pool.reserve(
+                target.identity, waiting.wants, now,
+                upstream=target.url, fresh=waiting.fresh, avoid=waiting.avoid, may_dial=not barred,
+            )  # fmt: skip
+            if isinstance(grant, Full):
+                continue
+            if isinstance(grant, Dial):
+                self._targets[grant.socket_id] = target
+                if not self._upgrades.proven(target.url):
+                    self._probes[target.url] = _Probe(grant.socket_id)
+            self._queue.remove(waiting)
+            waiting.granted.set_result(grant)
+        for closing in self._pool.take_closings():
+            self._leave(closing.socket_id, closing.reason, politely=True)
+        if not self._sockets and not self._targets:
+            self._quiet.set()
+
+    # Opening and closing.
+
+    async def _probed(self, target: Target) -> None:
+        """Wait for the dial that finds out for all whether this upstream can be reached; its refusal is everyone's."""
+        probe = self._probes.get(target.url)
+        if probe is None:
+            return
+        await asyncio.wait([probe.outcome])
+        refusal = probe.outcome.result()
+        if refusal is not None and refusal.status not in _ABOUT_THE_CALLER:
+            raise UpgradeRefused(refusal.status, refusal.reason, remembered=True)
+
+    async def _open(self, target: Target, grant: Dial) -> None:
+        try:
+            socket = await dial(target.url, target.headers, self._options)
+        except UpgradeRefused as refusal:
+            self._upgrades.refused(target.url, refusal.status, refusal.reason, self._clock())
+            self._dial_ended(target, grant, refusal)
+            self._tell("refused", status=refusal.status, reason=refusal.reason)
+            raise
+        except BaseException:
+            self._dial_ended(target, grant, None)
+            raise
+        self._upgrades.accepted(target.url)
+        self._finish_probe(target, grant, None)
+        self._sockets[grant.socket_id] = socket
+        self._ids[socket] = grant.socket_id
+        self._pool.opened(grant.socket_id, self._clock())
+        self._tell("opened", socket=grant.socket_id)
+        if self._retiring is None:
+            self._retiring = self._tasks.spawn(self._retire(), name="retire idle sockets")
+        if self._draining:
+            self._close_now(grant.socket_id, Closed.DRAINED, politely=True)
+            self._settle()
+            raise NoSocket
+        self._settle()
+
+    def _dial_ended(self, target: Target, grant: Dial, refusal: UpgradeRefused | None) -> None:
+        self._pool.dial_failed(grant.socket_id)
+        self._targets.pop(grant.socket_id, None)
+        self._finish_probe(target, grant, refusal)
+        self._settle()
+
+    def _finish_probe(self, target: Target, grant: Dial, refusal: UpgradeRefused | None) -> None:
+        probe = self._probes.get(target.url)
+        if probe is not None and probe.socket_id == grant.socket_id:
+            del self._probes[target.url]
+            probe.outcome.set_result(refusal)
+
+    def _lend(self, grant: Use | Dial) -> Lease | None:
+        """The lease, or None if a reserved idle socket ended before its turn got it."""
+        socket = self._sockets.get(grant.socket_id)
+        if socket is None:
+            return None
+        inbox = Inbox()
+        socket.attach(inbox)
+        if isinstance(grant, Dial):
+            socket.start(self)
+        reused = isinstance(grant, Use)
+        return Lease(self, grant.socket_id, inbox, parent=grant.parent, fate=grant.fate, reused=reused)
+
+    def _close_now(self, socket_id: int, reason: Closed, *, politely: bool) -> None:
+        self._pool.close(socket_id, reason)
+        self._leave(socket_id, reason, politely=politely)
+
+    def _leave(
+        self, socket_id: int, reason: Closed, *, politely: bool = False, ending: Ending | None = None
+    ) -> None:
+        socket = self._sockets.pop(socket_id, None)
+        if socket is None:
+            return
+        del self._ids[socket]
+        del self._targets[socket_id]
+        if not socket.connection_lost_waiter.done():
+            self._leaving.add(socket)
+            socket.connection_lost_waiter.add_done_callback(lambda _: self._leaving.discard(socket))
+        if ending is None:
+            (socket.close_politely if politely else socket.abort)()
+        code = None if ending is None else ending.code
+        self._tell("closed", socket=socket_id, reason=reason.value, code=code)
+
+    async def _retire(self) -> None:
+        limits = self._limits
+        pause = max(0.02, min(30.0, limits.socket_idle / 20, limits.socket_age / 20))
+        while True:
+            await asyncio.sleep(pause)
+            self._pool.retire(self._clock())
+            self._settle()
+
+    def _tell(self, what: str, **fields: Any) -> None:
+        if self._on_event is not None:
+            self._on_event(what, fields)
+
+
+def _is_notice(frame: bytes) -> bool:
+    """Whether a frame is a transport notice, which belongs to no turn."""
+    try:
+        kind = orjson.loads(frame).get("type")
+    except (orjson.JSONDecodeError, AttributeError):
+        return False
+    return isinstance(kind, str) and kind.startswith(_NOTICES)
