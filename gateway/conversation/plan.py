@@ -46,7 +46,7 @@ def plan(request: Request, walk: Callable[[Level], Walk], rules: Rules) -> Plan:
         return Plan(parents, Reason.PARENT_LOST)
     if refusals:
         return Plan((), refusals[0][1] or Reason.NEW_CONVERSATION)
-    if rules.level is Level.EQUIVALENT and _would_match(request, walk(Level.LENIENT), rules):
+    if rules.level is Level.EQUIVALENT and _would_match(request, walk(Level.LENIENT)):
         return Plan((), Reason.REASONING_OMITTED)
     return Plan((), Reason.HISTORY_CHANGED if found.met_answer else Reason.NEW_CONVERSATION)
 
@@ -60,5 +60,5 @@ def _refusal(request: Request, match: Match, rules: Rules) -> Reason | None:
     return None
 
 
-def _would_match(request: Request, found: Walk, rules: Rules) -> bool:
-    return any(_refusal(request, match, rules) is None for match in found.matches)
+def _would_match(request: Request, found: Walk) -> bool:
+    return any(match.consumed < len(request.items) for match in found.matches)

@@ -1,0 +1,58 @@
+"""What a turn is given and what it gives back, free of any web framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.upstream.plain import PlainResponse
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One ``POST /v1/responses``: its request target and headers as received, its decoded body, the gateway token presented.
+
+    ``received`` is the time, on the driver's clock, at which the body was complete.
+    """
+
+    target: str
+    headers: Headers
+    body: bytes
+    token: str | None
+    received: float
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, by lower-case name."""
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An answer that is complete: a JSON body and its status."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """The head of an event stream; the caller then writes what ``Turn.events`` yields."""
+
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """An answer over plain HTTP, to be passed on as it comes; the caller shows each chunk to ``Turn.observe``."""
+
+    response: PlainResponse
+    headers: Headers
+
+
+Opened = Whole | Streaming | Relayed
+
+
+class StreamBroken(Exception):
+    """The stream ended without the upstream's own terminal event: the connection must be broken, never ended cleanly."""

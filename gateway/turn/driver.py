@@ -1,0 +1,188 @@
+"""Turns against one upstream: what they share, and the rules that decide where a turn goes."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
+
+import structlog
+
+from gateway.conversation.canonical import Digester
+from gateway.conversation.items import Level
+from gateway.conversation.plan import Plan, Rules
+from gateway.conversation.reasons import Reason
+from gateway.conversation.request import NotUpgradable, Request, read_request
+from gateway.conversation.tree import Transcript
+from gateway.errors import Unavailable
+from gateway.settings import Settings
+from gateway.stats import TurnRecord
+from gateway.store import Store
+from gateway.turn.call import Call, Headers
+from gateway.turn.turn import Turn
+from gateway.upstream.identity import VolatileHeaders, identity_digest
+from gateway.upstream.plain import PlainHttp
+from gateway.upstream.socket_pool import SocketPool
+
+_RETRY_AFTER = 1
+"""Seconds after which a turn that found the gateway full may come again."""
+
+# What the SDKs send by themselves on every request; any other key asks for a promise that a socket cannot keep.
+_AUTOMATIC_KEY = re.compile(r"stainless-", re.ASCII)
+
+
+class Counter(Protocol):
+    """Counts turns as they begin and end."""
+
+    def begin(self) -> None:
+        """A turn is running."""
+
+    def end(self, record: TurnRecord) -> None:
+        """It has ended."""
+
+
+@dataclass(slots=True)
+class _Learned:
+    """What this upstream taught: a frame limit below the configured one, and until when its streams go over plain HTTP."""
+
+    frame_limit: int | None = None
+    lacks_setup_until: float = 0.0
+
+
+class TurnDriver:
+    """Makes turns. ``turn`` is called once per ``POST /v1/responses`` with its decoded body."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: Store,
+        pool: SocketPool,
+        plain: PlainHttp,
+        counter: Counter,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.upstream = settings.upstream
+        self.upgrades = settings.mode == "auto"
+        self.survives_errors = settings.survives_errors
+        self.store = store
+        self.pool = pool
+        self.plain = plain
+        self.clock = clock
+        key = secrets.token_bytes(32)
+        self.digester = Digester(key)
+        self._key = key
+        self._settings = settings
+        self._counter = counter
+        self._rules = Rules(
+            Level[settings.match.upper()],
+            any_change_is_full=settings.settings == "full",
+            chain_stored=settings.stored == "delta",
+        )
+        self._volatile = VolatileHeaders(key)
+        self._learned = _Learned()
+        self._running = 0
+        self._told_of_reasoning: set[bytes] = set()
+        self._log = structlog.get_logger("upwire")
+
+    def turn(self, call: Call) -> Turn:
+        """A turn for this call, to be entered with ``async with``. Raises Unavailable beyond the limit of turns at once."""
+        if self._running >= self._settings.max_in_flight:
+            raise Unavailable(
+                "The gateway is serving as many requests as it may; send the request again later.",
+                code="too_many_turns",
+                retry_after=_RETRY_AFTER,
+            )
+        request = read_request(call.body, self.digester)
+        return Turn(self, call, self.identity(call.headers, call.token), request)
+
+    def identity(self, headers: Headers, token: str | None) -> bytes:
+        """Whose request this is: sockets and conversations of one identity are never used for another."""
+        return identity_digest(self._key, self.upstream, headers, self._settings.per_request_headers, token)
+
+    def deleted(self, headers: Headers, token: str | None, response_id: str) -> None:
+        """The client deleted a stored response: nothing may continue it."""
+        self.store.delete(self.identity(headers, token), response_id)
+
+    def begin(self) -> None:
+        """A turn starts."""
+        self._running += 1
+        self._counter.begin()
+
+    def end(self, record: TurnRecord) -> None:
+        """A turn has ended."""
+        self._running -= 1
+        self._counter.end(record)
+
+    def forward_reason(self, call: Call, request: Request | NotUpgradable) -> Reason | None:
+        """Why this turn must go over plain HTTP, if it must."""
+        settings = self._settings
+        if not self.upgrades or (call.header("x-upwire-mode") or "").strip().lower() == "http":
+            return Reason.DISABLED
+        key = call.header("idempotency-key")
+        if isinstance(request, NotUpgradable) or (key is not None and not _AUTOMATIC_KEY.match(key)):
+            return Reason.NOT_UPGRADABLE
+        if request.stream and self.clock() < self._learned.lacks_setup_until:
+            return Reason.NOT_UPGRADABLE
+        volatile = self._volatile.observe(
+            self.upstream, call.headers, settings.per_request_headers, call.token
+        )
+        if volatile is None:
+            return None
+        if volatile.first:
+            self._log.warning(
+                "header_keeps_changing",
+                header=volatile.name,
+                remedy="such turns go over plain HTTP; name the header in per_request_headers if it tells nobody apart",
+            )
+        return Reason.NOT_UPGRADABLE
+
+    def plan(self, identity: bytes, request: Request) -> Plan:
+        """What the upstream may already hold of this request."""
+        self.store.expire(self.clock())
+        found = self.store.plan(identity, request, self._rules)
+        if found.reason is Reason.REASONING_OMITTED and identity not in self._told_of_reasoning:
+            if len(self._told_of_reasoning) < self._settings.conversations:
+                self._told_of_reasoning.add(identity)
+            self._log.info(
+                "reasoning_omitted",
+                remedy="this client leaves reasoning items out, so its turns are sent in full; match = lenient would make them "
+                "deltas, and let the model keep reasoning that the client did not resend",
+            )
+        return found
+
+    def continued(self, identity: bytes, transcript: Transcript) -> None:
+        """A transcript is being continued."""
+        self.store.touch(identity, transcript, self.clock())
+
+    def forgotten(self, identity: bytes, transcript: Transcript) -> None:
+        """The upstream does not know this response any more."""
+        self.pool.forget(identity, transcript.response_id)
+        if transcript.stored:
+            self.pool.forgets_stored(identity)
+        self.store.forget(identity, transcript.response_id)
+
+    def frame_limit(self) -> int:
+        """The size in bytes from which on a frame is too large."""
+        configured, learned = self._settings.max_frame, self._learned.frame_limit
+        return configured if learned is None else min(configured, learned)
+
+    def learn_frame_limit(self, size: int) -> None:
+        """The upstream refused a frame of this size as too large."""
+        self._learned.frame_limit = min(size, self.frame_limit())
+        self._log.warning("frame_limit_learned", bytes=self._learned.frame_limit)
+
+    def lacks_setup(self) -> None:
+        """The upstream sent parts of items that it never announced; strict clients could not put such a stream together."""
+        self._learned.lacks_setup_until = self.clock() + self._settings.upgrade_memory
+        self._log.warning("events_without_setup", remedy="streams go over plain HTTP for a while")
+
+    def own_headers(self, mode: str, reason: Reason | None) -> Headers:
+        """The headers that say how a turn went, unless switched off."""
+        if not self._settings.expose_mode:
+            return ()
+        told = (("x-upwire-mode", mode),)
+        return told if reason is None else (*told, ("x-upwire-reason", reason.value))

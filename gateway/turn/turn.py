@@ -1,0 +1,370 @@
+"""One turn: from a decoded body to the last byte of its answer, through every try.
+
+    planned -> sent -> streaming -> completed | incomplete | failed | refused | lost | cancelled
+
+The first event of the upstream decides the head of the answer. Until then a failure may be hidden by another try; from then on
+nothing is repeated, and a stream that breaks ends so that no client takes it for success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from gateway.conversation.reasons import Reason
+from gateway.conversation.request import NotUpgradable, Request
+from gateway.conversation.tree import Match
+from gateway.errors import GatewayError, UpstreamLost
+from gateway.pool import Closed
+from gateway.protocol.exchange import Exchange, Ignored, Refused, Relay, Violation
+from gateway.protocol.frames import create_frame
+from gateway.protocol.observer import StreamObserver
+from gateway.protocol.phases import Phase
+from gateway.protocol.refusals import Cause, Refusal
+from gateway.protocol.sse import sse_event
+from gateway.turn.account import Account
+from gateway.turn.call import Call, Headers, Opened, Relayed, StreamBroken, Streaming, Whole
+from gateway.turn.standing import Standing
+from gateway.turn.tries import MOST_TRIES, Again, Loss, Way, after_loss, after_refusal
+from gateway.upstream.dial import UpgradeRefused
+from gateway.upstream.identity import handshake_headers, upstream_headers
+from gateway.upstream.inbox import SocketLost
+from gateway.upstream.lease import Lease
+from gateway.upstream.plain import PlainResponse
+from gateway.upstream.socket_pool import NoSocket, Target
+from gateway.upstream.urls import http_url, socket_url
+
+if TYPE_CHECKING:
+    from gateway.turn.driver import TurnDriver
+
+_TRAILING_FAILURE = 1.0
+"""Seconds to wait, after an ``error`` in mid-stream, for the ``response.failed`` that some upstreams send behind it."""
+
+_LOST_CODE = "upstream_connection_lost"
+_LOST_TEXT = (
+    "The connection to the upstream was lost after the request was sent. It may have run there, so the gateway did not send it "
+    "again; send it again if that is safe."
+)
+
+
+class Turn:
+    """Use as ``async with``: ``open`` gives the answer's head, ``events`` or the relayed response its body.
+
+    Leaving the block before the end, for whatever cause, closes the socket: an abandoned response must not reach anyone else.
+    """
+
+    def __init__(
+        self, driver: TurnDriver, call: Call, identity: bytes, request: Request | NotUpgradable
+    ) -> None:
+        self._driver = driver
+        self._call = call
+        self._identity = identity
+        self._request = request
+        self._standing: Standing | None = None
+        self._match: Match | None = None
+        self._lease: Lease | None = None
+        self._exchange = Exchange(ours=False)
+        self._observer: StreamObserver | None = None
+        self._avoid: frozenset[int] = frozenset()
+        self._stack = AsyncExitStack()
+        self._pending: list[bytes] = []
+        self._erred = False
+        self.account = Account(driver.clock, call.received, len(call.body), request.model)
+
+    async def __aenter__(self) -> Self:
+        self._driver.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        left = kind is not None and issubclass(kind, asyncio.CancelledError | ConnectionError)
+        if self._lease is not None:
+            self._lease.abort(Closed.CLIENT_LEFT if left else Closed.ERROR)
+            self._lease = None
+        try:
+            await self._stack.aclose()
+        finally:
+            self._driver.end(self.account.record(left=left, error=error))
+
+    async def open(self) -> Opened:
+        """Send the turn upstream and wait, without limit, for what decides its head. Raises GatewayError."""
+        request = self._request
+        forwarded = self._driver.forward_reason(self._call, request)
+        if forwarded is not None or not isinstance(request, Request):
+            return await self._over_http(forwarded or Reason.NOT_UPGRADABLE)
+        standing = self._standing = Standing(self._driver, self._identity, request)
+        way, reason = Way.SOCKET, standing.plan.reason
+        for _ in range(MOST_TRIES - 1):
+            if way is Way.HTTP:
+                break
+            step = await self._over_socket(standing, reason, fresh=way is Way.FRESH)
+            if not isinstance(step, Again):
+                return step
+            # A turn that was full anyway keeps its own reason; one that was a delta, or leaves the socket, has a new one.
+            if self.account.turn_mode == "delta" or step.way is Way.HTTP:
+                reason = step.reason
+            elif self.account.reason is not None:
+                reason = self.account.reason
+            way = step.way
+            self.account.tried_again(step.recovery)
+        return await self._over_http(reason)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """The event stream, in pieces ready to be written. Raises StreamBroken after the piece that tells of a failure."""
+        while True:
+            if self._pending:
+                piece = b"".join(self._pending)
+                self._pending.clear()
+                yield piece
+            if self._lease is None:
+                return
+            try:
+                self._take(await self._receive(self._lease))
+            except _Lost:
+                self._give_up()
+                yield sse_event("response.failed", self._failure())
+                raise StreamBroken from None
+
+    def written(self) -> None:
+        """The caller's duty: call once the first piece of the answer has been handed to the client's connection."""
+        self.account.written()
+
+    def observe(self, chunk: bytes) -> None:
+        """The caller's duty: show each relayed chunk, unaltered."""
+        if self._observer is not None:
+            self._observer.feed(chunk)
+
+    def relayed(self) -> None:
+        """The caller's duty: call when a relayed answer came to its own end."""
+        self.account.finished(failed=self.account.status >= 400)
+        ending = self._observer.end() if self._observer is not None else None
+        if ending is None or ending.kind != "completed" or not isinstance(self._request, Request):
+            return
+        if self._request.store:
+            # Only a stored response can be continued elsewhere than where it was made.
+            standing = self._standing or Standing(self._driver, self._identity, self._request)
+            standing.remember(ending, None)
+
+    # -- over a socket
+
+    async def _over_socket(self, standing: Standing, reason: Reason, *, fresh: bool) -> Opened | Again:
+        request, wants = standing.request, standing.wants(fresh=fresh)
+        limit = self._driver.frame_limit()
+        frame = create_frame(request.members, previous_response_id=None, items=None)
+        if len(frame) >= limit and not standing.may_continue(wants):
+            return Again(Way.HTTP, Reason.TOO_LARGE, None)
+        self.account.pause()
+        try:
+            lease = await self._driver.pool.acquire(
+                self._target(), list(wants), fresh=fresh, avoid=self._avoid
+            )
+        except NoSocket:
+            return Again(Way.HTTP, Reason.NO_SOCKET, "http_fallback")
+        except UpgradeRefused as refused:
+            return Again(Way.HTTP, Reason.UPGRADE_REFUSED, None if refused.remembered else "http_fallback")
+        finally:
+            self.account.resume()
+        self._lease = lease
+        match = self._match = wants.get(lease.parent) if lease.parent is not None else None
+        if match is not None:
+            parent = match.transcript.response_id
+            frame = create_frame(
+                request.members, previous_response_id=parent, items=request.items[match.consumed :]
+            )
+            self._driver.continued(self._identity, match.transcript)
+        if len(frame) >= limit:
+            lease.release(tip=None, stored=False, reusable=True, keep_parent=True)
+            self._lease = None
+            return Again(Way.HTTP, Reason.TOO_LARGE, None)
+        full_reason = Reason(lease.fate.value) if lease.fate is not None and standing.plan.parents else reason
+        self.account.mode("delta" if match else "full", None if match else full_reason)
+        return await self._send(request, lease, frame)
+
+    async def _send(self, request: Request, lease: Lease, frame: bytes) -> Opened | Again:
+        client_parent = next((m.value for m in request.members if m.name == "previous_response_id"), b"null")
+        exchange = self._exchange = Exchange(ours=self._match is not None, client_parent=client_parent)
+        self.account.sending(len(frame))
+        try:
+            exchange.sent()
+            await lease.send(frame)
+            self.account.sent()
+            while not self._pending:
+                refusal = self._take(await self._receive(lease))
+                if refusal is not None:
+                    return self._refused(lease, refusal)
+            if not request.stream:
+                while self._lease is not None:
+                    self._pending.clear()
+                    self._take(await self._receive(lease))
+        except _Lost as lost:
+            return self._lost(lost.loss, len(frame))
+        return Streaming(self._headers(_SSE)) if request.stream else self._whole()
+
+    async def _receive(self, lease: Lease) -> Sequence[bytes]:
+        """What the socket brought, or nothing if no ``response.failed`` followed an ``error``; raises _Lost."""
+        erred = self._erred = self._exchange.phase is Phase.ERRORED
+        try:
+            async with asyncio.timeout(_TRAILING_FAILURE if erred else None):
+                frames = await lease.receive()
+        except (SocketLost, TimeoutError) as error:
+            if erred:
+                # The error was the upstream's own end of this response; nothing follows it.
+                self._settle(lease)
+                return ()
+            if isinstance(error, SocketLost):
+                raise _Lost(_loss(error)) from None
+            raise
+        self.account.event()
+        return frames
+
+    def _take(self, frames: Sequence[bytes]) -> Refusal | None:
+        """Feed events to the exchange; what the client gets is appended to the pending pieces. Raises _Lost."""
+        for frame in frames:
+            result = self._exchange.feed(frame)
+            match result:
+                case Relay(kind, data):
+                    self._pending.append(sse_event(kind, data))
+                case Refused(refusal):
+                    return refusal
+                case Violation():
+                    raise _Lost(Loss(flushed=True, answered=True, ponged=True, reused=False, too_big=False))
+                case Ignored():
+                    pass
+        if self._lease is not None and self._exchange.ending and self._exchange.phase is not Phase.ERRORED:
+            self._settle(self._lease)
+        return None
+
+    def _settle(self, lease: Lease) -> None:
+        """The response has ended: remember it, give the socket back, and only then let the client see the end."""
+        exchange, standing, ending = self._exchange, self._standing, self._exchange.ending
+        self._lease = None
+        if exchange.missing_setup:
+            self._driver.lacks_setup()
+        if ending is None or standing is None:
+            lease.release(tip=None, stored=False, reusable=False)
+            return
+        if exchange.may_commit:
+            standing.remember(ending, self._match)
+        lease.release(
+            tip=ending.response_id if exchange.may_commit else None,
+            stored=standing.request.store,
+            reusable=not self._erred
+            and exchange.socket_reusable(survives_errors=self._driver.survives_errors),
+        )
+        self.account.finished(failed=ending.kind in {"failed", "error"})
+
+    def _refused(self, lease: Lease, refusal: Refusal) -> Whole | Again:
+        ours = self._match is not None
+        again = after_refusal(refusal, ours=ours)
+        reusable = self._exchange.socket_reusable(survives_errors=self._driver.survives_errors)
+        aged = refusal.cause is Cause.CONNECTION_LIMIT
+        if self._match is not None and refusal.cause is Cause.NOT_FOUND:
+            self._driver.forgotten(self._identity, self._match.transcript)
+        lease.release(tip=None, stored=False, reusable=reusable and not aged, aged=aged)
+        self._lease = None
+        self.account.not_begun()
+        if again is not None:
+            if not reusable:
+                self._avoid |= {lease.socket_id}
+            return again
+        self.account.finished(failed=True, status=refusal.status)
+        return Whole(refusal.status, self._refusal_headers(refusal), refusal.body)
+
+    def _lost(self, loss: Loss, size: int) -> Again:
+        self._avoid |= {self._lease.socket_id} if self._lease is not None else set()
+        self._give_up()
+        if not self._exchange.relayed_anything:
+            if not loss.flushed or loss.too_big:
+                self.account.not_begun()
+            again = after_loss(loss, begun=self.account.begun)
+            if again is not None:
+                if again.reason is Reason.TOO_LARGE:
+                    self._driver.learn_frame_limit(size)
+                return again
+        raise UpstreamLost(_LOST_TEXT, code=_LOST_CODE)
+
+    def _give_up(self) -> None:
+        if self._lease is not None:
+            self._lease.abort(Closed.LOST)
+            self._lease = None
+
+    def _failure(self) -> bytes:
+        self.account.finished(failed=True)
+        return self._exchange.failure_event(code=_LOST_CODE, message=_LOST_TEXT)
+
+    def _whole(self) -> Whole:
+        """The one JSON object of a client that did not ask for a stream."""
+        self._pending.clear()
+        ending = self._exchange.ending
+        if ending is None:
+            raise UpstreamLost(_LOST_TEXT, code=_LOST_CODE)
+        if ending.refusal is not None:
+            refusal = ending.refusal
+            self.account.finished(failed=True, status=refusal.status)
+            return Whole(refusal.status, self._refusal_headers(refusal), refusal.body)
+        return Whole(200, self._headers(_JSON), ending.response)
+
+    # -- over plain HTTP
+
+    async def _over_http(self, reason: Reason) -> Relayed:
+        call = self._call
+        self.account.mode("http", reason)
+        self.account.sending(len(call.body))
+        url = http_url(self._driver.upstream, call.target)
+        headers = upstream_headers(call.headers, body_length=len(call.body))
+        response: PlainResponse = await self._stack.enter_async_context(
+            self._driver.plain.request("POST", url, headers, call.body)
+        )
+        self.account.event()
+        self.account.status = response.status
+        if reason is not Reason.NOT_UPGRADABLE and self._driver.upgrades and response.status == 200:
+            content_type = next(
+                (value for name, value in response.headers if name.lower() == "content-type"), ""
+            )
+            self._observer = StreamObserver(content_type)
+        return Relayed(response, self._own_headers())
+
+    # -- what goes along
+
+    def _target(self) -> Target:
+        query = self._call.target.partition("?")[2]
+        url = socket_url(self._driver.upstream, query)
+        return Target(url, handshake_headers(self._call.headers), self._identity)
+
+    def _headers(self, content_type: str) -> Headers:
+        return (
+            ("content-type", content_type),
+            ("x-request-id", "req_" + secrets.token_hex(16)),
+            *self._own_headers(),
+        )
+
+    def _refusal_headers(self, refusal: Refusal) -> Headers:
+        given = {name.lower() for name, _ in refusal.headers}
+        return *(pair for pair in self._headers(_JSON) if pair[0] not in given), *refusal.headers
+
+    def _own_headers(self) -> Headers:
+        return self._driver.own_headers(self.account.turn_mode, self.account.reason)
+
+
+_JSON = "application/json"
+_SSE = "text/event-stream; charset=utf-8"
+
+
+class _Lost(Exception):
+    """The socket was lost, or its peer broke the protocol."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__()
+        self.loss = loss
+
+
+def _loss(error: SocketLost) -> Loss:
+    return Loss(error.flushed, error.answered, error.ponged, error.reused, error.too_big)
+
+
+__all__ = ["GatewayError", "Turn"]
