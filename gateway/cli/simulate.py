@@ -40,7 +40,7 @@ def _option(
 def command(host: str, port: int, **options: Any) -> None:
     """Run an upstream that speaks the API's protocol strictly, with made-up answers.
 
-    Point the gateway at it with: upwire serve --upstream URL/v1, where URL is what this command prints.
+    Point the gateway at it with the command that it prints.
     """
     from gateway.simulator import Options, Simulator  # noqa: PLC0415 (heavy, and no other command needs it)
 
@@ -55,7 +55,9 @@ def command(host: str, port: int, **options: Any) -> None:
         except OSError as error:
             raise click.ClickException(f"cannot listen on {host} port {port}: {error.strerror}") from None
         try:
-            click.echo(f"listening on {simulator.url}")
+            url = simulator.url.removesuffix("/v1")
+            click.echo(f"listening on {url}")
+            click.echo(f"upwire serve --upstream {url}/v1")
             await ended.wait()
         finally:
             await simulator.stop()
