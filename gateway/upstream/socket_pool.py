@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-import orjson
-
 from gateway.pool import Barred, Closed, Dial, Full, Pool, PoolLimits, UpgradeMemory, Use, Want
+from gateway.protocol.events import KEEPALIVE, is_notice, kind_of
 from gateway.tasks import Tasks
 from gateway.upstream.dial import DialOptions, UpgradeRefused, dial
 from gateway.upstream.inbox import Ended, Ending, Inbox
 from gateway.upstream.lease import Lease
+from gateway.upstream.probes import Probes
+from gateway.upstream.shelf import Shelf
 from gateway.upstream.socket import UpstreamSocket
 
-_ABOUT_THE_CALLER = frozenset({401, 403, 429})
-_LAST_GRACE = 0.25
-_NOTICES = ("codex.", "responsesapi.")
 _DEATHS = {Ended.PING_TIMEOUT: Closed.PING_TIMEOUT, Ended.WRITE_TIMEOUT: Closed.WRITE_TIMEOUT}
 
 
@@ -41,14 +39,6 @@ class Target:
 
 
 @dataclass(slots=True, eq=False)
-class _Probe:
-    socket_id: int
-    outcome: asyncio.Future[UpgradeRefused | None] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-
-
-@dataclass(slots=True, eq=False)
 class _Waiting:
     target: Target
     wants: Sequence[Want]
@@ -63,7 +53,7 @@ class SocketPool:
     """Lends sockets to turns.
 
     ``on_event`` is told ``opened``, ``closed`` and ``refused`` with a few fields that never hold what anyone sent.
-    One long-lived task in ``tasks`` retires idle sockets.
+    One long-lived task in ``tasks`` retires idle sockets. ``clock`` gives seconds that never run backwards.
     """
 
     def __init__(
@@ -82,12 +72,10 @@ class SocketPool:
         self._on_event = on_event
         self._pool = Pool(limits)
         self._upgrades = UpgradeMemory(memory=limits.upgrade_memory)
-        self._sockets: dict[int, UpstreamSocket] = {}
-        self._targets: dict[int, Target] = {}
-        self._ids: dict[UpstreamSocket, int] = {}
-        self._leaving: set[UpstreamSocket] = set()
+        self._probes = Probes()
+        self._shelf = Shelf()
+        self._dialling = 0
         self._queue: list[_Waiting] = []
-        self._probes: dict[str, _Probe] = {}
         self._retiring: asyncio.Task[None] | None = None
         self._draining = False
         self._quiet = asyncio.Event()
@@ -112,7 +100,7 @@ class SocketPool:
                 bar = self._upgrades.barred(target.url, self._clock())
                 if bar is not None:
                     raise UpgradeRefused(bar.status, bar.reason, remembered=True)
-                await self._probed(target)
+                await self._probes.outcome(target.url)
                 continue
             if isinstance(grant, Dial):
                 await self._open(target, grant)
@@ -139,90 +127,86 @@ class SocketPool:
         """Lend no more, close idle sockets now and busy ones when released; whether all were within ``timeout`` seconds."""
         self._draining = True
         self._pool.drain()
+        self._quiet.clear()
         self._settle()
-        if self._sockets or self._targets:
-            self._quiet.clear()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._quiet.wait()
-            except TimeoutError:
-                return False
+        try:
+            async with asyncio.timeout(timeout):
+                await self._quiet.wait()
+        except TimeoutError:
+            return False
         return True
 
     async def close(self) -> None:
         """Close everything at once and wait until the connections are gone."""
         await self.drain(0)
-        for socket_id in tuple(self._sockets):
-            self._close_now(socket_id, Closed.DRAINED, politely=False)
+        for socket_id in self._shelf.numbers():
+            self._close(socket_id, Closed.DRAINED, politely=False)
+        self._settle()
         if self._retiring is not None:
             self._retiring.cancel()
             await asyncio.wait([self._retiring])
-        if self._leaving:
-            ends = {socket.connection_lost_waiter: socket for socket in self._leaving}
-            _, late = await asyncio.wait(ends, timeout=_LAST_GRACE)
-            for end in late:
-                ends[end].transport.abort()
-            await asyncio.wait(ends)
+        await self._shelf.gone()
 
     # For leases.
 
     def write(self, socket_id: int, frame: bytes) -> None:
         """Write a frame on a lent socket; nothing happens when it has ended."""
-        if (socket := self._sockets.get(socket_id)) is not None:
+        if (socket := self._shelf.get(socket_id)) is not None:
             socket.write(frame)
 
     def take_back(
         self, socket_id: int, *, tip: str | None, stored: bool, reusable: bool, keep_parent: bool, aged: bool
     ) -> None:
         """A turn has ended; see Lease.release."""
-        socket = self._sockets.get(socket_id)
+        socket = self._shelf.get(socket_id)
         if socket is None:
             return
         left = socket.detach()
         now = self._clock()
         if aged:
             self._pool.aged(socket_id, now)
-            self._leave(socket_id, Closed.AGE, politely=True)
-        elif not reusable or left is None or not all(map(_is_notice, left)):
-            self._close_now(socket_id, Closed.ERROR, politely=True)
+            self._remove(socket_id, Closed.AGE, politely=True)
+        elif not reusable or left is None or not all(map(_for_nobody, left)):
+            self._close(socket_id, Closed.ERROR, politely=True)
         else:
             self._pool.release(socket_id, now, tip=tip, stored=stored, keep_parent=keep_parent)
         self._settle()
 
     def drop(self, socket_id: int, reason: Closed) -> None:
         """A turn was given up: its socket is closed at once."""
-        self._close_now(socket_id, reason, politely=False)
+        self._close(socket_id, reason, politely=False)
         self._settle()
 
     # For sockets.
 
     def socket_answered(self, socket: UpstreamSocket) -> None:
         """WebSocket works all the way to this upstream."""
-        if (socket_id := self._ids.get(socket)) is not None:
-            self._upgrades.answered(self._targets[socket_id].url)
+        if (place := self._shelf.place(socket)) is not None:
+            self._upgrades.answered(place[1])
 
     def socket_idle_frames(self, socket: UpstreamSocket, frames: list[bytes]) -> None:
         """Notices may come at any time; an event for nobody means that the socket is not where we think it is."""
-        socket_id = self._ids.get(socket)
-        if socket_id is not None and not all(map(_is_notice, frames)):
-            self._close_now(socket_id, Closed.ERROR, politely=True)
+        place = self._shelf.place(socket)
+        if place is not None and not all(map(_for_nobody, frames)):
+            self._close(place[0], Closed.ERROR, politely=True)
             self._settle()
 
     def socket_ended(self, socket: UpstreamSocket, ending: Ending) -> None:
         """Forget a socket that died, and learn from how it did."""
-        socket_id = self._ids.get(socket)
-        if socket_id is None:
+        place = self._shelf.place(socket)
+        if place is None:
             return
+        socket_id, url = place
         now = self._clock()
         if ending.by_upstream:
             if not socket.answered:
-                self._upgrades.closed_early(self._targets[socket_id].url, ending.code, now)
+                self._upgrades.closed_early(url, ending.code, now)
             self._pool.lost(socket_id, now)
-            self._leave(socket_id, Closed.LOST, ending=ending)
+            self._remove(socket_id, Closed.LOST, ending=ending)
         else:
             reason = _DEATHS.get(ending.how, Closed.ERROR)
             self._pool.close(socket_id, reason)
-            self._leave(socket_id, reason, ending=ending)
+            self._remove(socket_id, reason, ending=ending)
         self._settle()
 
     # Granting.
@@ -232,64 +216,55 @@ class SocketPool:
             raise NoSocket
         self._queue.append(waiting)
         self._settle()
+        granted = waiting.granted
         try:
-            if not waiting.granted.done():
-                await asyncio.wait([waiting.granted], timeout=self._limits.socket_wait)
+            if not granted.done():
+                await asyncio.wait([granted], timeout=self._limits.socket_wait)
         except asyncio.CancelledError:
-            if waiting.granted.done() and not waiting.granted.cancelled():
-                self._refund(waiting.target, waiting.granted.result())
+            if granted.done() and not granted.cancelled():
+                self._refund(waiting.target, granted.result())
             raise
         finally:
             if waiting in self._queue:
                 self._queue.remove(waiting)
-        if not waiting.granted.done() or waiting.granted.cancelled():
+        if not granted.done() or granted.cancelled():
             raise NoSocket
-        return waiting.granted.result()
+        return granted.result()
 
     def _refund(self, target: Target, grant: Use | Dial | Barred) -> None:
         if isinstance(grant, Use):
             self._pool.give_back(grant.socket_id)
+            self._settle()
         elif isinstance(grant, Dial):
             self._dial_ended(target, grant, None)
-        self._settle()
 
     def _settle(self) -> None:
-        """Close what the pool wants closed and serve those who wait, first come, first served."""
+        """Serve those who wait, first come, first served, and close what the pool wants closed."""
         for waiting in tuple(self._queue):
             if self._draining:
                 waiting.granted.cancel()
                 self._queue.remove(waiting)
                 continue
-            target, now = waiting.target, self._clock()
-            barred = self._upgrades.barred(target.url, now) is not None or target.url in self._probes
+            url = waiting.target.url
+            may_dial = url not in self._probes and self._upgrades.barred(url, self._clock()) is None
             grant = self._pool.reserve(
-                target.identity, waiting.wants, now,
-                upstream=target.url, fresh=waiting.fresh, avoid=waiting.avoid, may_dial=not barred,
+                waiting.target.identity, waiting.wants, self._clock(),
+                upstream=url, fresh=waiting.fresh, avoid=waiting.avoid, may_dial=may_dial,
             )  # fmt: skip
             if isinstance(grant, Full):
                 continue
             if isinstance(grant, Dial):
-                self._targets[grant.socket_id] = target
-                if not self._upgrades.proven(target.url):
-                    self._probes[target.url] = _Probe(grant.socket_id)
+                self._dialling += 1
+                if not self._upgrades.proven(url):
+                    self._probes.begin(url, grant.socket_id)
             self._queue.remove(waiting)
             waiting.granted.set_result(grant)
         for closing in self._pool.take_closings():
-            self._leave(closing.socket_id, closing.reason, politely=True)
-        if not self._sockets and not self._targets:
+            self._remove(closing.socket_id, closing.reason, politely=True)
+        if not self._shelf and not self._dialling:
             self._quiet.set()
 
     # Opening and closing.
-
-    async def _probed(self, target: Target) -> None:
-        """Wait for the dial that finds out for all whether this upstream can be reached; its refusal is everyone's."""
-        probe = self._probes.get(target.url)
-        if probe is None:
-            return
-        await asyncio.wait([probe.outcome])
-        refusal = probe.outcome.result()
-        if refusal is not None and refusal.status not in _ABOUT_THE_CALLER:
-            raise UpgradeRefused(refusal.status, refusal.reason, remembered=True)
 
     async def _open(self, target: Target, grant: Dial) -> None:
         try:
@@ -302,35 +277,29 @@ class SocketPool:
         except BaseException:
             self._dial_ended(target, grant, None)
             raise
+        self._dialling -= 1
         self._upgrades.accepted(target.url)
-        self._finish_probe(target, grant, None)
-        self._sockets[grant.socket_id] = socket
-        self._ids[socket] = grant.socket_id
+        self._probes.finish(target.url, grant.socket_id, None)
+        self._shelf.put(grant.socket_id, socket, target.url)
         self._pool.opened(grant.socket_id, self._clock())
         self._tell("opened", socket=grant.socket_id)
-        if self._retiring is None:
-            self._retiring = self._tasks.spawn(self._retire(), name="retire idle sockets")
         if self._draining:
-            self._close_now(grant.socket_id, Closed.DRAINED, politely=True)
+            self._close(grant.socket_id, Closed.DRAINED, politely=True)
             self._settle()
             raise NoSocket
+        if self._retiring is None:
+            self._retiring = self._tasks.spawn(self._retire(), name="retire idle sockets")
         self._settle()
 
     def _dial_ended(self, target: Target, grant: Dial, refusal: UpgradeRefused | None) -> None:
+        self._dialling -= 1
         self._pool.dial_failed(grant.socket_id)
-        self._targets.pop(grant.socket_id, None)
-        self._finish_probe(target, grant, refusal)
+        self._probes.finish(target.url, grant.socket_id, refusal)
         self._settle()
-
-    def _finish_probe(self, target: Target, grant: Dial, refusal: UpgradeRefused | None) -> None:
-        probe = self._probes.get(target.url)
-        if probe is not None and probe.socket_id == grant.socket_id:
-            del self._probes[target.url]
-            probe.outcome.set_result(refusal)
 
     def _lend(self, grant: Use | Dial) -> Lease | None:
         """The lease, or None if a reserved idle socket ended before its turn got it."""
-        socket = self._sockets.get(grant.socket_id)
+        socket = self._shelf.get(grant.socket_id)
         if socket is None:
             return None
         inbox = Inbox()
@@ -340,29 +309,19 @@ class SocketPool:
         reused = isinstance(grant, Use)
         return Lease(self, grant.socket_id, inbox, parent=grant.parent, fate=grant.fate, reused=reused)
 
-    def _close_now(self, socket_id: int, reason: Closed, *, politely: bool) -> None:
+    def _close(self, socket_id: int, reason: Closed, *, politely: bool) -> None:
         self._pool.close(socket_id, reason)
-        self._leave(socket_id, reason, politely=politely)
+        self._remove(socket_id, reason, politely=politely)
 
-    def _leave(
+    def _remove(
         self, socket_id: int, reason: Closed, *, politely: bool = False, ending: Ending | None = None
     ) -> None:
-        socket = self._sockets.pop(socket_id, None)
-        if socket is None:
-            return
-        del self._ids[socket]
-        del self._targets[socket_id]
-        if not socket.connection_lost_waiter.done():
-            self._leaving.add(socket)
-            socket.connection_lost_waiter.add_done_callback(lambda _: self._leaving.discard(socket))
-        if ending is None:
-            (socket.close_politely if politely else socket.abort)()
-        code = None if ending is None else ending.code
-        self._tell("closed", socket=socket_id, reason=reason.value, code=code)
+        if self._shelf.remove(socket_id, politely=politely, ending=ending):
+            code = None if ending is None else ending.code
+            self._tell("closed", socket=socket_id, reason=reason.value, code=code)
 
     async def _retire(self) -> None:
-        limits = self._limits
-        pause = max(0.02, min(30.0, limits.socket_idle / 20, limits.socket_age / 20))
+        pause = max(0.02, min(30.0, self._limits.socket_idle / 20, self._limits.socket_age / 20))
         while True:
             await asyncio.sleep(pause)
             self._pool.retire(self._clock())
@@ -373,10 +332,7 @@ class SocketPool:
             self._on_event(what, fields)
 
 
-def _is_notice(frame: bytes) -> bool:
-    """Whether a frame is a transport notice, which belongs to no turn."""
-    try:
-        kind = orjson.loads(frame).get("type")
-    except (orjson.JSONDecodeError, AttributeError):
-        return False
-    return isinstance(kind, str) and kind.startswith(_NOTICES)
+def _for_nobody(frame: bytes) -> bool:
+    """Whether a frame belongs to no turn and may come while none runs."""
+    kind = kind_of(frame)
+    return kind is not None and (is_notice(kind) or kind == KEEPALIVE)

@@ -1,0 +1,62 @@
+"""The open sockets by number, and those that are on their way out."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.upstream.inbox import Ending
+from gateway.upstream.socket import UpstreamSocket
+
+_LAST_GRACE = 0.25
+
+
+class Shelf:
+    """Keeps a socket until its connection is gone, also when it is no longer to be used."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, UpstreamSocket] = {}
+        self._places: dict[UpstreamSocket, tuple[int, str]] = {}
+        self._leaving: set[UpstreamSocket] = set()
+
+    def __len__(self) -> int:
+        return len(self._sockets)
+
+    def put(self, socket_id: int, socket: UpstreamSocket, url: str) -> None:
+        """Keep an open socket to ``url``."""
+        self._sockets[socket_id] = socket
+        self._places[socket] = (socket_id, url)
+
+    def get(self, socket_id: int) -> UpstreamSocket | None:
+        """The socket, if it is still to be used."""
+        return self._sockets.get(socket_id)
+
+    def place(self, socket: UpstreamSocket) -> tuple[int, str] | None:
+        """Number and URL of a socket that is still to be used."""
+        return self._places.get(socket)
+
+    def numbers(self) -> tuple[int, ...]:
+        """The sockets that are still to be used."""
+        return tuple(self._sockets)
+
+    def remove(self, socket_id: int, *, politely: bool, ending: Ending | None) -> bool:
+        """Use a socket no more and, unless it has ended, close it: ``politely``, or at once. Whether it was there."""
+        socket = self._sockets.pop(socket_id, None)
+        if socket is None:
+            return False
+        del self._places[socket]
+        if not socket.connection_lost_waiter.done():
+            self._leaving.add(socket)
+            socket.connection_lost_waiter.add_done_callback(lambda _: self._leaving.discard(socket))
+        if ending is None:
+            (socket.close_politely if politely else socket.abort)()
+        return True
+
+    async def gone(self) -> None:
+        """Wait until the removed sockets are gone; those that take long are dropped."""
+        if not self._leaving:
+            return
+        ends = {socket.connection_lost_waiter: socket for socket in self._leaving}
+        _, late = await asyncio.wait(ends, timeout=_LAST_GRACE)
+        for end in late:
+            ends[end].transport.abort()
+        await asyncio.wait(ends)
