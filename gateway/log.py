@@ -10,6 +10,7 @@ import logging
 import re
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -73,9 +74,14 @@ def turn_line(record: TurnRecord) -> None:
     )
 
 
-def task_failed(name: str, failure: BaseException) -> None:
-    """Log that a background task failed; fits ``gateway.tasks.Tasks``."""
-    logger().error("task_failed", task=name, **where(failure))
+def socket_line(what: str, fields: Mapping[str, Any]) -> None:
+    """Log what became of an upstream socket; only a refused one concerns whoever runs the gateway."""
+    logger().log(logging.WARNING if what == "refused" else logging.DEBUG, f"socket_{what}", **fields)
+
+
+def failed(what: str, failure: BaseException) -> None:
+    """Log a failure of the gateway's own, in a background task or a request."""
+    logger().error("failed", what=what, **where(failure))
 
 
 def where(failure: BaseException) -> dict[str, Any]:

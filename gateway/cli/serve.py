@@ -24,7 +24,9 @@ def command(config: str | None, **given: Any) -> int:
     settings = loaded.settings
     token = load_token(settings)
 
-    from gateway import log, server  # noqa: PLC0415 (the other commands need neither aiohttp nor structlog)
+    # The other commands need neither aiohttp nor structlog.
+    from gateway import log, server  # noqa: PLC0415
+    from gateway.upstream.route import NoRoute  # noqa: PLC0415
 
     log.configure(settings.log_level, settings.log_format)
 
@@ -34,7 +36,7 @@ def command(config: str | None, **given: Any) -> int:
 
     try:
         return asyncio.run(server.serve(settings, token=token, ready=ready))
-    except server.CannotListen as error:
+    except (server.CannotListen, NoRoute) as error:
         raise click.ClickException(str(error)) from None
 
 

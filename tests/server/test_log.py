@@ -137,10 +137,19 @@ def test_a_failed_task_is_named_with_its_place(out):
     try:
         raise KeyError(SECRET)  # noqa: TRY301
     except KeyError as error:
-        log.task_failed("sweeper", error)
+        log.failed("sweeper", error)
     (line,) = lines(out)
-    assert (line["event"], line["task"], line["error"]) == ("task_failed", "sweeper", "KeyError")
+    assert (line["event"], line["what"], line["error"]) == ("failed", "sweeper", "KeyError")
     assert SECRET not in out.getvalue()
+
+
+def test_only_refused_sockets_concern_the_user(out):
+    """Opening and closing is detail; a refused socket is a warning with its status."""
+    log.socket_line("opened", {"socket": 1})
+    log.socket_line("refused", {"status": 403, "reason": "status"})
+    opened, refused = lines(out)
+    assert (opened["event"], opened["level"]) == ("socket_opened", "debug")
+    assert (refused["event"], refused["level"], refused["status"]) == ("socket_refused", "warning", 403)
 
 
 def test_a_record_that_cannot_be_formatted_prints_nothing_else(out, capsys):

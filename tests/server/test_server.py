@@ -10,9 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gateway import server
 from gateway.admin import admin_routes
-from gateway.server import CannotListen, Gateway, Requests, Stop, bind, url_of
+from gateway.server import CannotListen, Gateway, Requests, Stop, bind, lifecycle, run, url_of
 
 
 class Running:
@@ -68,9 +67,7 @@ async def start():
             running.url = url_of("127.0.0.1", listeners)
             ready = asyncio.Event()
             running.done = group.create_task(
-                server.run(
-                    gateway, listeners, drain_timeout=drain_timeout, stop=running.stop, ready=ready.set
-                )
+                run(gateway, listeners, drain_timeout=drain_timeout, stop=running.stop, ready=ready.set)
             )
             await ready.wait()
             begun.append(running)
@@ -153,7 +150,7 @@ async def test_stop_with_nothing_running_is_quick(start):
 
 async def test_an_upstream_that_does_not_close_holds_nothing_up(start, monkeypatch):
     """Closing upstream sockets has a limit in time."""
-    monkeypatch.setattr(server, "CLOSE", 0.05)
+    monkeypatch.setattr(lifecycle, "CLOSE", 0.05)
     given_up = asyncio.Event()
 
     async def hangs():

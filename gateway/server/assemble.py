@@ -1,0 +1,144 @@
+"""Putting the parts of a gateway together: the only place that names them all."""
+
+from __future__ import annotations
+
+import os
+from time import monotonic
+from typing import Any
+
+from aiohttp import web
+
+from gateway import __version__, log
+from gateway.admin import admin_routes
+from gateway.downstream.app import build_app, build_runner
+from gateway.downstream.body import read_body
+from gateway.downstream.responses import responder
+from gateway.pool import PoolLimits
+from gateway.server.lifecycle import Gateway, Requests
+from gateway.settings import Settings
+from gateway.stats import Stats, TurnRecord
+from gateway.store import Store, StoreLimits
+from gateway.tasks import Tasks
+from gateway.turn.driver import TurnDriver
+from gateway.upstream.dial import DialOptions
+from gateway.upstream.identity import header_pairs
+from gateway.upstream.liveness import Patience
+from gateway.upstream.plain import PlainHttp, PlainOptions
+from gateway.upstream.route import Route, route_to
+from gateway.upstream.socket_pool import SocketPool
+
+TOKEN_HEADER = "x-upwire-token"  # noqa: S105 (a name, no secret)
+SHUTDOWN = 1.0
+"""Seconds for the last bytes of answers, after the drain."""
+
+
+class LoggedStats(Stats):
+    """Statistics that also log each turn that has ended."""
+
+    def end(self, record: TurnRecord) -> None:
+        """Count and log."""
+        super().end(record)
+        log.turn_line(record)
+
+
+def assemble(settings: Settings, *, token: str | None) -> Gateway:
+    """A gateway that is not listening yet; needs a running event loop. Raises NoRoute.
+
+    ``token`` is what clients must present in ``x-upwire-token``, or None where none is asked for.
+    """
+    route = route_to(
+        settings.upstream,
+        os.environ,
+        proxy=settings.proxy,
+        ca_file=settings.ca_file,
+        client_cert=settings.client_cert,
+    )
+    tasks = Tasks(log.failed)
+    plain = PlainHttp(
+        PlainOptions(
+            connect_timeout=settings.dial_timeout,
+            tls=route.tls,
+            proxy=route.proxy,
+            max_header=settings.max_header,
+        )
+    )
+    pool = SocketPool(
+        limits=_limits(settings), dial=_dial(settings, route), tasks=tasks, on_event=log.socket_line
+    )
+    store = Store(
+        StoreLimits(
+            responses=settings.conversations,
+            items=settings.conversation_items,
+            age=settings.conversation_age,
+        )
+    )
+    stats = LoggedStats()
+    driver = TurnDriver(settings, store=store, pool=pool, plain=plain, counter=stats)
+    requests = Requests()
+    began = monotonic()
+
+    def snapshot() -> dict[str, Any]:
+        return stats.snapshot(
+            connections=pool.snapshot(),
+            conversations={"known": len(store), "evicted": store.evicted},
+            uptime=monotonic() - began,
+            version=__version__,
+        )
+
+    async def close() -> None:
+        await pool.close()
+        await plain.close()
+        await tasks.close()
+
+    def presented(request: web.Request) -> str | None:
+        # Where no token is asked for, a header of that name tells nobody apart.
+        return request.headers.get(TOKEN_HEADER) if token is not None else None
+
+    async def read(request: web.Request) -> bytes:
+        return await read_body(request, max_decoded=settings.max_body)
+
+    def identify(request: web.Request) -> bytes:
+        return driver.identity(header_pairs(request.raw_headers), presented(request))
+
+    def deleted(identity: bytes, response_id: str) -> None:
+        store.delete(identity, response_id)
+        pool.forget(identity, response_id)
+
+    app = build_app(
+        settings=settings,
+        plain=plain,
+        respond=responder(driver, read, presented),
+        identify=identify,
+        on_deleted=deleted,
+        on_failure=log.failed,
+        admin_routes=admin_routes(snapshot=snapshot, phase=lambda: requests.phase),
+        token=token,
+        middlewares=(requests.middleware,),
+    )
+    runner = build_runner(app, settings, on_failure=log.failed, shutdown_timeout=SHUTDOWN)
+    return Gateway(requests=requests, runner=runner, close=close)
+
+
+def _limits(settings: Settings) -> PoolLimits:
+    return PoolLimits(
+        sockets_per_identity=settings.sockets_per_identity,
+        sockets=settings.sockets,
+        socket_wait=settings.socket_wait,
+        socket_idle=settings.socket_idle,
+        socket_age=settings.socket_age,
+        upgrade_memory=settings.upgrade_memory,
+    )
+
+
+def _dial(settings: Settings, route: Route) -> DialOptions:
+    return DialOptions(
+        ssl=route.tls,
+        proxy=route.proxy,
+        dial_timeout=settings.dial_timeout,
+        max_event=settings.max_event,
+        patience=Patience(
+            ping_interval=settings.ping_interval,
+            ping_timeout=settings.ping_timeout,
+            write_timeout=settings.write_timeout,
+        ),
+    )

@@ -1,0 +1,150 @@
+"""The life of a gateway: starting, ready, draining, gone.
+
+When asked to stop, readiness fails at once, running requests finish within ``drain_timeout``, new ones get 503 with
+``retry-after``; then what still runs is cancelled and upstream sockets are closed. Asked again, nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from gateway.admin import PATHS
+from gateway.admin.routes import Phase
+from gateway.errors import Unavailable
+from gateway.server.listen import BACKLOG
+
+RETRY_AFTER = 5
+"""Seconds after which a client that was refused during the drain may find another process here."""
+BREAK_OFF = 5.0
+"""Seconds that cancelled requests may take to write how they ended."""
+CLOSE = 5.0
+"""Seconds that upstream sockets may take for their close handshake."""
+HURRY = 0.8
+"""Seconds after the second signal within which the process is gone, whatever still hangs."""
+
+
+class Stop:
+    """What has been asked of a running gateway: to end, then to end now."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+        self.number = 0
+
+    def ask(self, number: int = 0) -> bool:
+        """Ask to end; the second time, ask to end now. ``number`` is the signal's; True if this was not the first time."""
+        again = self.asked.is_set()
+        self.asked.set()
+        if again:
+            self.number = number
+            self.hurried.set()
+        return again
+
+
+class Requests:
+    """The requests that run now, and whether new ones are taken: the outermost middleware.
+
+    Paths of ``gateway.admin.PATHS`` are neither counted nor refused.
+    """
+
+    def __init__(self) -> None:
+        self.phase: Phase = "starting"
+        self._running: set[asyncio.Task[Any]] = set()
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Run ``handler`` and count it, or refuse."""
+        if request.path in PATHS:
+            return await handler(request)
+        if self.phase != "ready":
+            return _refusal()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 (a coroutine that awaits always runs in a task)
+        self._running.add(task)
+        self._none.clear()
+        try:
+            return await handler(request)
+        finally:
+            self._running.discard(task)
+            if not self._running:
+                self._none.set()
+
+    async def drain(self, seconds: float, stop: Stop) -> None:
+        """Take no new requests and wait until none runs, ``seconds`` at most; then cancel the rest and wait for their end."""
+        self.phase = "draining"
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(event.wait()) for event in (self._none, stop.hurried)]
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+        for task in tuple(self._running):
+            task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HURRY / 2 if stop.hurried.is_set() else BREAK_OFF):
+                await self._none.wait()
+
+
+def _refusal() -> web.Response:
+    refused = Unavailable(
+        "This gateway is shutting down; send the request again.", code="draining", retry_after=RETRY_AFTER
+    )
+    return web.Response(
+        body=refused.body(),
+        status=refused.status,
+        content_type="application/json",
+        headers={"retry-after": str(refused.retry_after), "connection": "close"},
+    )
+
+
+@dataclass(slots=True)
+class Gateway:
+    """A gateway put together but not yet listening.
+
+    ``runner`` serves an application that has ``requests.middleware`` outermost; ``close`` ends background tasks and closes the
+    upstream sockets with code 1000.
+    """
+
+    requests: Requests
+    runner: web.BaseRunner
+    close: Callable[[], Awaitable[None]]
+
+
+async def run(
+    gateway: Gateway,
+    listeners: list[socket.socket],
+    *,
+    drain_timeout: float,
+    stop: Stop,
+    ready: Callable[[], None],
+) -> None:
+    """Serve on ``listeners`` until ``stop`` is asked, then drain and close everything."""
+    runner = gateway.runner
+    try:
+        await runner.setup()
+        for listener in listeners:
+            await web.SockSite(runner, listener, backlog=BACKLOG).start()
+        gateway.requests.phase = "ready"
+        ready()
+        await stop.asked.wait()
+        # The listeners stay open: whoever watches readiness must be able to ask until the end.
+        await gateway.requests.drain(drain_timeout, stop)
+    finally:
+        await runner.cleanup()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE):
+                await gateway.close()
+        for listener in listeners:
+            listener.close()
