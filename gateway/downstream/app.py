@@ -1,0 +1,128 @@
+"""The HTTP application: which path is answered by whom, and the server that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from gateway.downstream.guards import Guard
+from gateway.downstream.malformed import (
+    OnFailure,
+    Server,
+    answer_errors,
+    error_response,
+    method_not_allowed,
+    not_found,
+)
+from gateway.downstream.passthrough import Passthrough, Relayed
+from gateway.settings import Settings
+from gateway.upstream.plain import PlainHttp
+from gateway.upstream.urls import RESPONSES, api_path
+
+_MAX_HEADERS = 256
+_LINGER = 5.0
+"""Seconds for which the rest of a body is thrown away, so that its sender gets to read why it was refused."""
+
+
+def build_app(
+    *,
+    settings: Settings,
+    plain: PlainHttp,
+    respond: Handler,
+    identify: Callable[[web.Request], bytes],
+    on_deleted: Callable[[bytes, str], None],
+    on_failure: OnFailure,
+    admin_routes: Iterable[web.AbstractRouteDef] = (),
+    token: str | None = None,
+    middlewares: Sequence[Middleware] = (),
+) -> web.Application:
+    """The application.
+
+    ``respond`` answers ``POST /v1/responses`` and may raise GatewayError before it has begun to answer; all else of the API goes
+    through ``plain``. ``admin_routes`` are our own paths. ``identify`` and ``on_deleted`` are those of Passthrough, ``on_failure``
+    takes failures of the gateway itself, ``token`` is asked of every client if not None, and ``middlewares`` run outermost.
+    """
+    guard = Guard(settings, token=token)
+    app = web.Application(
+        middlewares=[*middlewares, answer_errors(on_failure), guard.middleware],
+        client_max_size=settings.max_body,
+    )
+    app.on_response_prepare.append(_own_headers_only)
+    app.on_response_prepare.append(guard.on_prepare)
+    ours: dict[str, set[str]] = {}
+    for route in app.add_routes(admin_routes):
+        if route.resource is not None:
+            ours.setdefault(route.resource.canonical, set()).add(route.method)
+    through = Passthrough(
+        plain=plain, upstream=settings.upstream, identify=identify, on_deleted=on_deleted
+    ).handle
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        path = api_path(request.raw_path)
+        if path == RESPONSES and request.method == "POST":
+            return await respond(request)
+        if path is not None:
+            return await through(request)
+        methods = ours.get(request.raw_path.partition("?")[0])
+        if methods is not None:
+            return error_response(method_not_allowed(), Allow=", ".join(sorted(methods)))
+        return error_response(not_found())
+
+    app.router.add_route("*", "/{path:.*}", handle, expect_handler=_ask_later)
+    return app
+
+
+def build_runner(
+    app: web.Application, settings: Settings, *, on_failure: OnFailure, shutdown_timeout: float = 5.0
+) -> web.AppRunner:
+    """A runner that serves ``app`` with malformed requests answered by us; ``shutdown_timeout`` in seconds.
+
+    A handler is cancelled as soon as its client is gone, also before the head of the answer.
+    """
+    return _Runner(
+        app,
+        shutdown_timeout=shutdown_timeout,
+        server_options={
+            "on_failure": on_failure,
+            "handler_cancellation": True,
+            "auto_decompress": False,
+            "access_log": None,
+            "max_line_size": settings.max_header,
+            "max_field_size": settings.max_header,
+            "max_headers": _MAX_HEADERS,
+            "lingering_time": _LINGER,
+        },
+    )
+
+
+class _Runner(web.AppRunner):
+    __slots__ = ("_options",)
+
+    def __init__(self, app: web.Application, *, server_options: dict[str, Any], **options: Any) -> None:
+        super().__init__(app, **options)
+        self._options = server_options
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return Server(made.request_handler, request_factory=made.request_factory, **self._options)
+
+
+async def _ask_later(_request: web.Request) -> None:
+    """Do not send 100 Continue yet: a request may be refused before its body is wanted. Whoever reads the body asks for it."""
+
+
+async def _own_headers_only(request: web.Request, response: web.StreamResponse) -> None:
+    """Take out what the library adds, and close after a request whose body is not wanted."""
+    given = response.given if isinstance(response, Relayed) else frozenset({"date", "content-type"})
+    for name in ("Server", "Date", "Content-Type"):
+        if name.lower() not in given:
+            response.headers.popall(name, None)
+    if isinstance(response, Relayed) and response.status == 304 and response.length is not None:
+        response.headers["Content-Length"] = response.length
+    if not request.content.is_eof():
+        response.force_close()
+        if request.version >= (1, 1):
+            response.headers["Connection"] = "close"

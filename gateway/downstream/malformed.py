@@ -1,0 +1,164 @@
+"""Answers to what is no request, and to failures of our own: in the API's error shape, echoing and logging nothing that was sent.
+
+The library's own answer to malformed HTTP quotes the bytes that it could not parse, in the body and in a traceback in the
+log. Those bytes may be a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.typedefs import Handler, Middleware
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+
+from gateway.downstream.body import CODINGS
+from gateway.downstream.passthrough import sever
+from gateway.errors import BadRequest, GatewayError
+
+OnFailure = Callable[[str, BaseException], None]
+"""Takes where something failed and the failure, whose text must not be shown: it may quote what was sent."""
+
+
+def error_response(error: GatewayError, **headers: str) -> web.Response:
+    """``error`` as an answer; underscores in the names of ``headers`` stand for hyphens."""
+    response = web.Response(
+        status=error.status, body=error.body(), headers={"Content-Type": "application/json"}
+    )
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    if error.status == 415:
+        response.headers["Accept-Encoding"] = CODINGS
+    response.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+    return response
+
+
+def answer_errors(on_failure: OnFailure) -> Middleware:
+    """The middleware that turns every failure of a handler into an answer, or into a broken connection after the head."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (ConnectionError, web.HTTPException) as failure:
+            answer: web.StreamResponse | None = _known(failure)
+        except GatewayError as failure:
+            answer = error_response(failure)
+        except Exception as failure:  # noqa: BLE001 (the last place where it can still become an answer)
+            on_failure("request", failure)
+            answer = error_response(_ours())
+        if answer is None or request.writer.output_size > 0:
+            sever(request)
+            # The library takes this as the end of the connection, and says nothing.
+            raise ConnectionResetError
+        return answer
+
+    return middleware
+
+
+class Malformed(RequestHandler):
+    """The library's connection, with our answers. ``manager`` is a Server that has ``on_failure``."""
+
+    __slots__ = ("_on_failure",)
+
+    def __init__(self, manager: Any, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._on_failure: OnFailure = manager.on_failure
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; when they are not HTTP, tell whoever waits for the rest of a body, which the library does not."""
+        super().data_received(data)
+        if not self._messages or not _is_error(self._messages[-1]):
+            return
+        waiting = [payload for message, payload in self._messages]
+        if self._current_request is not None:
+            waiting.append(self._current_request.content)
+        for payload in waiting:
+            if not payload.is_eof() and payload.exception() is None:
+                payload.set_exception(RequestPayloadError())
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 (quotes what was sent)
+    ) -> web.StreamResponse:
+        """The answer to a request that could not be parsed, or whose handler failed outside of our middleware."""
+        if request.writer.output_size > 0:
+            raise ConnectionResetError
+        if isinstance(exc, HttpProcessingError):
+            error: GatewayError = _refusal(exc)
+        else:
+            if exc is not None:
+                self._on_failure("connection", exc)
+            error = _ours()
+            error.status = status
+        response = error_response(error, Server="upwire")
+        response.force_close()
+        return response
+
+    def log_exception(self, *arguments: Any, **options: Any) -> None:  # noqa: ARG002 (quotes what was sent)
+        """Report the type and place of a failure, never its text."""
+        failure = options.get("exc_info")
+        if isinstance(failure, BaseException) and not isinstance(failure, RequestPayloadError):
+            self._on_failure("connection", failure)
+
+
+class Server(web.Server):
+    """The library's server, making connections of ours."""
+
+    def __init__(self, handler: Any, *, on_failure: OnFailure, **options: Any) -> None:
+        self.on_failure = on_failure
+        super().__init__(handler, **options)
+
+    def __call__(self) -> RequestHandler:
+        """A new connection."""
+        return Malformed(self, loop=self._loop, **self._kwargs)
+
+
+def _is_error(queued: tuple[Any, Any]) -> bool:
+    return isinstance(getattr(queued[0], "exc", None), BaseException)
+
+
+def _refusal(failure: HttpProcessingError) -> BadRequest:
+    if isinstance(failure, LineTooLong) or failure.message == "Too many headers received":
+        return BadRequest(
+            "The request line or the headers are too large.", code="headers_too_large", status=431
+        )
+    return BadRequest("This is not a well-formed HTTP request.", code="malformed_request")
+
+
+def _known(failure: Exception) -> web.Response | None:
+    """The answer to a failure that the library raises to be answered; None for a connection that is gone."""
+    if not isinstance(failure, web.HTTPException):
+        return None
+    if isinstance(failure, web.HTTPMethodNotAllowed):
+        allow = ", ".join(sorted(failure.allowed_methods))
+        return error_response(method_not_allowed(), Allow=allow)
+    if failure.status == 404:
+        return error_response(not_found())
+    if failure.status < 500:
+        return error_response(
+            BadRequest("This request cannot be taken.", code="bad_request", status=failure.status)
+        )
+    return error_response(_ours())
+
+
+def method_not_allowed() -> BadRequest:
+    """The error for a method that a path of ours does not have."""
+    return BadRequest("This path does not take this method.", code="method_not_allowed", status=405)
+
+
+def not_found() -> BadRequest:
+    """The error for a path that is neither the API's nor ours."""
+    return BadRequest("Nothing is here; this gateway serves the API under /v1.", code="not_found", status=404)
+
+
+def _ours() -> GatewayError:
+    return GatewayError(
+        "The gateway itself failed. Neither the request nor the upstream is at fault; please report it.",
+        code="gateway_failure",
+    )
