@@ -72,6 +72,9 @@ class Settings:
     max_waiting: int = _setting(
         16 * 1024 * 1024, "Bytes that may wait for a client that does not read, before it is dropped."
     )
+    client_timeout: float = _setting(
+        300.0, "Seconds for which a client may take nothing of its stream before it is dropped."
+    )
     max_in_flight: int = _setting(1024, "Turns at once; beyond it 503 with retry-after.")
     sockets_per_identity: int = _setting(32, "Upstream sockets of one identity at once.")
     sockets: int = _setting(256, "Upstream sockets in all.")

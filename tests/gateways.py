@@ -47,7 +47,8 @@ async def running_gateway(upstream, *, token=None, **settings):
     stop = Stop()
     started = __import__("asyncio").Event()
     work = tasks.spawn(
-        run(gateway, listeners, drain_timeout=chosen.drain_timeout, stop=stop, ready=started.set), name="gateway"
+        run(gateway, listeners, drain_timeout=chosen.drain_timeout, stop=stop, ready=started.set),
+        name="gateway",
     )
     await started.wait()
     try:
@@ -90,7 +91,9 @@ class Api:
         self.session = None
 
     async def __aenter__(self):
-        self.session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=60))
+        self.session = aiohttp.ClientSession(
+            cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=60)
+        )
         return self
 
     async def __aexit__(self, *_):

@@ -107,7 +107,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
     app = build_app(
         settings=settings,
         plain=plain,
-        respond=responder(driver, read, presented),
+        respond=responder(driver, read, presented, client_timeout=settings.client_timeout),
         identify=identify,
         on_deleted=deleted,
         on_failure=log.failed,

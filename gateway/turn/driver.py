@@ -67,6 +67,7 @@ class TurnDriver:
     ) -> None:
         self.upstream = settings.upstream
         self.upgrades = settings.mode == "auto"
+        self.max_waiting = settings.max_waiting
         self.survives_errors = settings.survives_errors
         self.store = store
         self.pool = pool

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -129,6 +129,11 @@ class Turn:
                 self._give_up()
                 yield sse_event("response.failed", self._failure())
                 raise StreamBroken from None
+
+    def bound(self, abandon: Callable[[], None]) -> None:
+        """The caller's duty, before the body: ``abandon`` drops a client for whom too much of the stream waits."""
+        if self._lease is not None:
+            self._lease.bound(self._driver.max_waiting, abandon)
 
     def written(self) -> None:
         """The caller's duty: call once the first piece of the answer has been handed to the client's connection."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -63,7 +64,9 @@ class SocketLost(Exception):
 class Inbox:
     """The frames that came for one turn, each lease its own, so that no turn can read another's."""
 
-    __slots__ = ("_waiter", "answered", "ending", "flushed", "frames", "ping", "ponged", "size")
+    __slots__ = (
+        "_waiter", "answered", "ending", "flushed", "frames", "limit", "on_overflow", "ping", "ponged", "size",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -73,6 +76,8 @@ class Inbox:
         self.answered = False
         self.ponged = False
         self.ping: int | None = None
+        self.limit: int | None = None
+        self.on_overflow: Callable[[], None] | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
@@ -86,6 +91,9 @@ class Inbox:
         self.size += sum(map(len, frames))
         self.answered = True
         self.wake()
+        if self.limit is not None and self.size > self.limit and self.on_overflow is not None:
+            overflow, self.on_overflow = self.on_overflow, None
+            overflow()
 
     def take(self) -> list[bytes]:
         """Everything that has come since the last call."""

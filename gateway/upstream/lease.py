@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from gateway.pool import Closed, Fate, Want
@@ -52,6 +53,11 @@ class Lease:
     def waiting_bytes(self) -> int:
         """Bytes that came and were not yet taken; the socket never stops reading, so the turn must bound them."""
         return self._inbox.size
+
+    def bound(self, limit: int, on_overflow: Callable[[], None]) -> None:
+        """Call ``on_overflow`` once when more than ``limit`` bytes wait: whoever should take them does not."""
+        self._inbox.limit = limit
+        self._inbox.on_overflow = on_overflow
 
     async def send(self, frame: bytes) -> None:
         """Write ``frame`` (UTF-8 JSON) as one text message.

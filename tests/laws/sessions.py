@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from tests.laws.spelling import ALTERATIONS, spell
 
 TOOLS = [
-    {"type": "function", "name": "look_up", "parameters": {"type": "object", "properties": {"word": {"type": "string"}}}},
+    {
+        "type": "function",
+        "name": "look_up",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+    },
     {"type": "custom", "name": "run", "description": "runs a line"},
 ]
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
@@ -41,6 +45,8 @@ moves = st.one_of(
     st.tuples(st.just("say"), conversation_numbers, texts),
     st.tuples(st.just("work"), conversation_numbers, st.sampled_from(["ok", "", "completed", "incomplete"])),
     st.tuples(st.just("work"), conversation_numbers, st.just("ok")),
+    st.tuples(st.just("say"), conversation_numbers, texts),
+    st.tuples(st.just("interrupt"), conversation_numbers, texts),
     st.tuples(st.just("edit"), conversation_numbers, st.integers(0, 9)),
     st.tuples(st.just("rewind"), conversation_numbers, st.integers(0, 5)),
     st.tuples(st.just("regenerate"), conversation_numbers, st.none()),
@@ -55,7 +61,9 @@ moves = st.one_of(
     st.tuples(st.just("text"), conversation_numbers, texts),
     st.tuples(st.just("empty"), conversation_numbers, st.none()),
     st.tuples(st.just("set"), conversation_numbers, settings),
-    st.tuples(st.just("spell"), conversation_numbers, st.frozensets(st.sampled_from(ALTERATIONS), max_size=4)),
+    st.tuples(
+        st.just("spell"), conversation_numbers, st.frozensets(st.sampled_from(ALTERATIONS), max_size=4)
+    ),
     st.tuples(st.just("stream"), conversation_numbers, st.sampled_from([True, False, None])),
 )
 
@@ -73,7 +81,7 @@ def sessions(draw):
         }
         for _ in range(3)
     ]
-    return starts, draw(st.lists(moves, min_size=3, max_size=14))
+    return starts, draw(st.lists(moves, min_size=4, max_size=16))
 
 
 @dataclass
@@ -113,7 +121,9 @@ class Conversation:
             body["store"] = self.store
         if self.stream is not None:
             body["stream"] = self.stream
-        body["input"] = spell(self.history if history is None else history, self.habits, stored=self.store is not False)
+        body["input"] = spell(
+            self.history if history is None else history, self.habits, stored=self.store is not False
+        )
         return body
 
 
@@ -145,16 +155,17 @@ class Client:
             conversation.last_id = answer["id"]
 
     async def move_say(self, c, text):
+        answer_calls(c, "ok")
+        c.history.append({"role": "user", "content": text})
+        await self.send(c, c.body())
+
+    async def move_interrupt(self, c, text):
+        """The user speaks while calls are open: the API refuses that, and the turn after it must be right."""
         c.history.append({"role": "user", "content": text})
         await self.send(c, c.body())
 
     async def move_work(self, c, output):
-        for call in _open_calls(c.history):
-            kind = "custom_tool_call_output" if call["type"] == "custom_tool_call" else "function_call_output"
-            item = {"type": kind, "call_id": call["call_id"], "output": output if output != "completed" else "ok"}
-            if output in {"completed", "incomplete"}:
-                item["status"] = output
-            c.history.append(item)
+        answer_calls(c, output)
         await self.send(c, c.body())
 
     async def move_edit(self, c, where):
@@ -165,7 +176,9 @@ class Client:
         await self.send(c, c.body())
 
     async def move_rewind(self, c, where):
-        users = [i for i, item in enumerate(c.history) if item.get("role") == "user" and "_from_api" not in item]
+        users = [
+            i for i, item in enumerate(c.history) if item.get("role") == "user" and "_from_api" not in item
+        ]
         if users:
             del c.history[users[where % len(users)] + 1 :]
         await self.send(c, c.body())
@@ -176,6 +189,7 @@ class Client:
 
     async def move_fork(self, c, text):
         twin = copy.deepcopy(c)
+        answer_calls(twin, "ok")
         twin.history.append({"role": "user", "content": text})
         await self.send(twin, twin.body())
         self.conversations[(self.conversations.index(c) + 1) % 3] = twin
@@ -189,14 +203,17 @@ class Client:
         await self.send(c, c.body())
 
     async def move_parallel(self, c, text):
+        answer_calls(c, "ok")
         one = [*c.history, {"role": "user", "content": text}]
         other = [*c.history, {"role": "user", "content": text + "?"}]
         await asyncio.gather(*(self.send(c, c.body(h), grow=False) for h in (one, other, one)))
 
     async def move_chain(self, c, text):
         body = c.body([{"role": "user", "content": text}])
-        if c.last_id is not None:
-            body["previous_response_id"] = c.last_id
+        # Over plain HTTP a response that is not stored can never be named; over a socket it can, as the API documents.
+        body["previous_response_id"] = (
+            c.last_id if c.last_id is not None and c.store is not False else "resp_unknown"
+        )
         await self.send(c, body, grow=False)
 
     async def move_note(self, c, where):
@@ -204,6 +221,7 @@ class Client:
         await self.send(c, c.body())
 
     async def move_image(self, c, _):
+        answer_calls(c, "ok")
         c.history.append({"role": "user", "content": [{"type": "input_text", "text": "see"}, IMAGE]})
         await self.send(c, c.body())
 
@@ -231,13 +249,25 @@ class Client:
 
     async def move_spell(self, c, habits):
         c.habits = habits
+        answer_calls(c, "ok")
         c.history.append({"role": "user", "content": "and?"})
         await self.send(c, c.body())
 
     async def move_stream(self, c, value):
         c.stream = value
+        answer_calls(c, "ok")
         c.history.append({"role": "user", "content": "next"})
         await self.send(c, c.body())
+
+
+def answer_calls(conversation, output):
+    """Give every open call an output; ``completed`` and ``incomplete`` are statuses of an output that says ok."""
+    for call in _open_calls(conversation.history):
+        kind = "custom_tool_call_output" if call["type"] == "custom_tool_call" else "function_call_output"
+        status = {"status": output} if output in {"completed", "incomplete"} else {}
+        conversation.history.append(
+            {"type": kind, "call_id": call["call_id"], "output": "ok" if status else output, **status}
+        )
 
 
 def _open_calls(history):
@@ -257,4 +287,7 @@ def _visible(answer):
     """The parts of an answer that must be equal however it came."""
     if not isinstance(answer, dict) or "output" not in answer:
         return answer
-    return {key: answer.get(key) for key in ("status", "output", "model", "error", "incomplete_details", "previous_response_id")}
+    return {
+        key: answer.get(key)
+        for key in ("status", "output", "model", "error", "incomplete_details", "previous_response_id")
+    }

@@ -19,8 +19,15 @@ from tests.laws.sessions import Client, sessions
 
 async def play(session, level):
     starts, moves = session
-    async with running_simulator(Options(seed="law")) as direct, running_simulator(Options(seed="law")) as held:
-        async with running_gateway(held.url, match=level) as gateway, Api(direct.url) as one, Api(gateway.url) as other:
+    async with (
+        running_simulator(Options(seed="law")) as direct,
+        running_simulator(Options(seed="law")) as held,
+    ):
+        async with (
+            running_gateway(held.url, match=level) as gateway,
+            Api(direct.url) as one,
+            Api(gateway.url) as other,
+        ):
             clients = []
             for api in (one, other):
 
@@ -31,7 +38,7 @@ async def play(session, level):
                 client = Client(post, starts)
                 await client.play(moves)
                 clients.append(client.outcomes)
-        return clients, [entry for entry in held.journal.creates("ws")]
+        return clients, held.journal.creates("ws")
 
 
 def check(session, level):
@@ -52,7 +59,9 @@ def check_deltas(outcomes, frames):
     for frame in frames:
         if frame.parent is not None and frame.parent not in own:
             assert frame.items
-            assert any(items[-len(frame.items) :] == frame.items and len(frame.items) < len(items) for items in sent)
+            assert any(
+                items[-len(frame.items) :] == frame.items and len(frame.items) < len(items) for items in sent
+            )
 
 
 @pytest.mark.parametrize("level", ["exact", "equivalent"])
