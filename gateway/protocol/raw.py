@@ -96,6 +96,8 @@ def places(text: bytes) -> dict[str, Place]:
             raise NotSliceable("duplicate key")
         found[name] = Place(key, start, start + len(value))
         at = _skip(text, start + len(value)) + 1
+    if not found:
+        return found
     if _skip(text, at) != len(text):  # members were left over: the decoder had merged two of one name
         raise NotSliceable("duplicate key")
     return found

@@ -1,0 +1,389 @@
+"""The receiving side of one response: order of events, foreign events, and what is given back to the client."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.protocol.exchange import Exchange, Ignored, Refused, Relay, Violation
+from gateway.protocol.phases import IllegalTransition, Phase
+from gateway.protocol.refusals import Cause
+
+FOREIGN, NOTICE, KEEPALIVE = Ignored("foreign"), Ignored("notice"), Ignored("keepalive")
+
+
+def event(kind, **members):
+    """An event as the upstream writes it."""
+    return json.dumps({"type": kind, **members}).encode()
+
+
+def lifecycle(kind, response_id="r1", **members):
+    """A lifecycle event of a response."""
+    state = {"created": "in_progress"}.get(kind, kind)
+    response = {
+        "id": response_id,
+        "object": "response",
+        "status": state,
+        "previous_response_id": "resp_ours",
+        **members,
+    }
+    return event(f"response.{kind}", response=response)
+
+
+CREATED = lifecycle("created", output=[])
+ADDED = event(
+    "response.output_item.added", output_index=0, item={"id": "m1", "type": "message", "content": []}
+)
+PART = event(
+    "response.content_part.added", output_index=0, content_index=0, part={"type": "output_text", "text": ""}
+)
+DELTA = event("response.output_text.delta", output_index=0, content_index=0, item_id="m1", delta="hi")
+ITEM = {
+    "id": "m1",
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "hi"}],
+}
+DONE = event("response.output_item.done", output_index=0, item=ITEM)
+COMPLETED = lifecycle("completed", output=[ITEM], usage={"total_tokens": 3})
+ERROR = event("error", sequence_number=2, error={"type": "server_error", "code": None, "message": "m"})
+FAILED = lifecycle("failed", error={"code": "server_error", "message": "m"})
+
+
+def exchange(*events, ours=True, client_parent=b"null"):
+    """An exchange whose frame was sent, fed with some events."""
+    new = Exchange(ours=ours, client_parent=client_parent)
+    new.sent()
+    for each in events:
+        assert not isinstance(new.feed(each), Violation)
+    return new
+
+
+def test_an_ordinary_response():
+    """Everything from the first to the terminal event is relayed; the ending holds object, items and usage."""
+    one = exchange()
+    for each in (CREATED, ADDED, PART, DELTA, DONE):
+        outcome = one.feed(each)
+        assert isinstance(outcome, Relay) and outcome.kind == json.loads(each)["type"]
+        assert one.phase is Phase.STREAMING and not one.permit.may_repeat
+    assert isinstance(one.feed(COMPLETED), Relay)
+    assert one.phase is Phase.COMPLETED and one.may_commit and one.socket_reusable(survives_errors=False)
+    ending = one.ending
+    assert (ending.kind, ending.response_id, json.loads(ending.usage)) == (
+        "completed",
+        "r1",
+        {"total_tokens": 3},
+    )
+    assert [json.loads(item) for item in ending.items] == [ITEM]
+    assert json.loads(ending.response)["previous_response_id"] is None
+    assert (one.relayed, one.missing_setup, one.foreign) == (6, False, False)
+
+
+@pytest.mark.parametrize("kind", ["created", "queued", "in_progress", "completed", "incomplete", "failed"])
+@pytest.mark.parametrize("parent", [b"null", b'"resp_of_the_client"'])
+def test_only_the_parent_changes_in_lifecycle_events(kind, parent):
+    """Of a lifecycle event every byte stays but the value of response.previous_response_id, at that place only."""
+    start, end = (
+        b'{ "response" : {"id":"r1","metadata":{"previous_response_id":"resp_ours"},"previous_response_id" :',
+        (
+            b',"error":{"message":"resp_ours"},"output":[ ],\n"x":1e0,"big":123456789012345678901 } , "previous_response_id":"resp_ours",'
+            b'"type":"response.' + kind.encode() + b'","n":1.0}'
+        ),
+    )
+    one = exchange(*[] if kind in {"created", "queued", "in_progress"} else [CREATED], client_parent=parent)
+    outcome = one.feed(start + b' "resp_ours"' + end)
+    assert outcome == Relay(f"response.{kind}", start + b" " + parent + end)
+
+
+@given(
+    st.dictionaries(
+        st.text().filter(lambda name: name not in {"id", "previous_response_id"}), st.text() | st.integers()
+    ),
+    st.sampled_from([(",", ":"), (", ", ": "), (",\n", " :\t")]),
+    st.booleans(),
+)
+def test_lifecycle_events_keep_all_other_bytes(members, separators, ours):
+    """Whatever the members and spacing, nothing but the one value differs, and nothing at all without a parent of ours."""
+    mark = "resp_mark_0123456789"
+    value = {"type": "response.created", "response": {**members, "previous_response_id": mark, "id": "r1"}}
+    text = json.dumps(value, separators=separators).encode()
+    got = exchange(ours=ours).feed(text)
+    assert isinstance(got, Relay)
+    assert got.data == (text.replace(json.dumps(mark).encode(), b"null") if ours else text)
+
+
+def test_a_response_that_does_not_tell_its_parent_is_not_made_to():
+    """An upstream that leaves the member out is relayed as it is."""
+    text = b'{"type":"response.created","response":{"id":"r1"}}'
+    assert exchange().feed(text) == Relay("response.created", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (b'{"type":"response.x.delta","stream_id":"l1","a":1}', b'{"type":"response.x.delta","a":1}'),
+        (b'{"stream_id":null, "type":"response.x.delta"}', b'{"type":"response.x.delta"}'),
+        (b'{"type":"response.x.delta" , "stream_id":"l1"}', b'{"type":"response.x.delta"}'),
+        (
+            b'{"type":"response.in_progress","stream_id":"l1","response":{"id":"r1"}}',
+            b'{"type":"response.in_progress","response":{"id":"r1"}}',
+        ),
+        (
+            b'{"type":"response.x.delta","item":{"stream_id":"l1"}}',
+            b'{"type":"response.x.delta","item":{"stream_id":"l1"}}',
+        ),
+    ],
+)
+def test_stream_ids_are_taken_out(text, want):
+    """Lanes are a matter of the socket: clients of plain HTTP never see them."""
+    assert exchange(CREATED).feed(text).data == want
+
+
+@pytest.mark.parametrize("first", ["response.created", "response.queued", "response.in_progress"])
+def test_any_starting_event_starts(first):
+    """A response may make itself known by created, queued or in_progress."""
+    one = exchange()
+    assert isinstance(one.feed(event(first, response={"id": "r1"})), Relay)
+    assert (one.phase, one.response_id) == (Phase.STREAMING, "r1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ERROR,
+        FAILED,
+        event("response.error", error={"message": "m"}),
+        event("error", status=429, error={"message": "m"}),
+        event("error"),
+        event("error", error=None, detail=None),
+        event("response.failed"),
+    ],
+)
+def test_an_error_first_is_a_refusal(text):
+    """Nothing is relayed, whatever fields the error lacks, and the turn may be repeated."""
+    one = exchange()
+    outcome = one.feed(text)
+    assert isinstance(outcome, Refused) and 400 <= outcome.refusal.status < 600
+    assert (
+        one.phase is Phase.REFUSED
+        and one.permit.may_repeat
+        and not one.relayed_anything
+        and not one.may_commit
+    )
+
+
+def test_what_comes_before_the_first_event_does_not_count():
+    """Keepalives and notices before the response neither start it nor hide that the first event is an error."""
+    one = exchange()
+    assert one.feed(event("keepalive", sequence_number=0)) == KEEPALIVE
+    assert one.feed(event("codex.rate_limits")) == NOTICE
+    assert one.feed(event("responsesapi.websocket_timing")) == NOTICE
+    assert one.feed(event("vendor.hello")) == NOTICE
+    outcome = one.feed(event("error", status=400, error={"code": "previous_response_not_found"}))
+    assert outcome.refusal.cause is Cause.NOT_FOUND and not one.foreign
+
+
+def test_a_refused_socket_lives_on_only_where_the_upstream_says_so():
+    """After a refusal the socket is kept only if the error had a status and the upstream is known to survive errors."""
+    stated, bare = event("error", status=400, error={"message": "m"}), ERROR
+    for text, survives, want in (
+        (stated, True, True),
+        (stated, False, False),
+        (bare, True, False),
+        (FAILED, True, True),
+    ):
+        assert exchange(text).socket_reusable(survives_errors=survives) is want
+
+
+@pytest.mark.parametrize(
+    "text", [ADDED, DELTA, DONE, COMPLETED, lifecycle("incomplete"), event("response.done", response={})]
+)
+def test_leftovers_of_an_earlier_response_are_dropped(text):
+    """Events before the response's own first one belong to another: the client never sees them and the socket is retired."""
+    one = exchange(text)
+    assert one.feed(CREATED).kind == "response.created"
+    assert one.relayed == 1 and one.foreign
+    one.feed(lifecycle("completed", output=[]))
+    assert one.may_commit and not one.socket_reusable(survives_errors=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lifecycle("created", "r2"),
+        lifecycle("in_progress", "r2"),
+        lifecycle("completed", "r2"),
+        lifecycle("failed", "r2"),
+        event("response.output_text.delta", response_id="r2", delta="x"),
+    ],
+)
+def test_events_of_another_response_are_dropped(text):
+    """An event that names another response is not this client's."""
+    one = exchange(CREATED)
+    assert one.feed(text) == FOREIGN and one.foreign and one.phase is Phase.STREAMING and one.ending is None
+
+
+@pytest.mark.parametrize("last", [COMPLETED, lifecycle("incomplete"), FAILED])
+def test_nothing_follows_a_terminal_event(last):
+    """After the end everything is dropped and marks the socket, but for keepalives and notices."""
+    one = exchange(CREATED, last)
+    assert one.feed(event("codex.rate_limits")) == NOTICE and one.feed(event("keepalive")) == KEEPALIVE
+    assert not one.foreign and one.socket_reusable(survives_errors=False)
+    for text in (DELTA, COMPLETED, lifecycle("created", "r2"), b"rubbish", ERROR):
+        assert one.feed(text) == FOREIGN
+    assert one.foreign and not one.socket_reusable(survives_errors=True)
+
+
+def test_nothing_is_taken_before_the_frame_went_out():
+    """An event on a socket that has not been asked anything is foreign."""
+    one = Exchange(ours=False)
+    assert (
+        one.feed(CREATED) == FOREIGN
+        and one.phase is Phase.PLANNED
+        and not one.socket_reusable(survives_errors=True)
+    )
+
+
+def test_an_error_in_the_middle_and_its_failed_response():
+    """The error is relayed as it came; one failed response of the same id may follow, nothing else."""
+    one = exchange(CREATED, ADDED, DONE)
+    assert one.feed(ERROR) == Relay("error", ERROR)
+    assert one.phase is Phase.ERRORED and one.ending.kind == "error" and one.ending.refusal.status == 500
+    told = json.loads(one.ending.response)
+    assert (told["status"], told["error"]["message"], told["output"]) == ("failed", "m", [ITEM])
+    assert one.feed(event("keepalive")) == KEEPALIVE and not one.foreign
+    assert (
+        one.feed(DELTA) == FOREIGN
+        and one.feed(COMPLETED) == FOREIGN
+        and one.feed(lifecycle("failed", "r2")) == FOREIGN
+    )
+    assert isinstance(one.feed(FAILED), Relay)
+    assert one.phase is Phase.FAILED and one.ending.kind == "failed" and not one.may_commit
+
+
+def test_an_error_in_the_middle_alone():
+    """Without a failed response behind it the error is the ending, and the socket is not used again."""
+    one = exchange(CREATED, event("response.error", error={"code": "rate_limit_exceeded"}))
+    assert one.ending.kind == "error" and one.ending.refusal.status == 429
+    assert not one.socket_reusable(survives_errors=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        event("keepalive", sequence_number=4),
+        event("response.future.thing", x=[1]),
+        event("vendor.x"),
+        lifecycle("created"),
+    ],
+)
+def test_unknown_events_and_keepalives_are_relayed_unchanged(text):
+    """Once the response runs, what we do not know goes through as it came."""
+    one = exchange(CREATED, ours=False)
+    assert one.feed(text).data == text
+
+
+@pytest.mark.parametrize("kind", ["codex.response.metadata", "responsesapi.x", "response.metadata"])
+def test_notices_are_never_relayed(kind):
+    """Notices about the transport stay on the socket."""
+    assert exchange(CREATED).feed(event(kind)) == NOTICE
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"hello", b"[]", b"{}", b'{"type":1}', b'{"type":"response.created"', b"\xff"]
+)
+@pytest.mark.parametrize("before", [[], [CREATED]])
+def test_a_frame_that_is_no_event_breaks_the_protocol(text, before):
+    """The caller is told to end the turn as lost; nothing is relayed."""
+    one = exchange(*before)
+    assert isinstance(one.feed(text), Violation) and one.relayed == len(before)
+    one.lost()
+    assert one.permit.may_repeat is not bool(before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"type":"response.completed"}',
+        b'{"type":"response.completed","response":null}',
+        b'{"type":"response.completed","response":{"id":"r1","id":"r1"}}',
+        b'{"type":"response.completed","response":{"id":"r1"},"response":{"id":"r2"}}',
+    ],
+)
+def test_a_terminal_event_that_cannot_be_opened(text):
+    """A terminal event whose response is missing or ambiguous is no ending."""
+    one = exchange(CREATED)
+    assert isinstance(one.feed(text), Violation) and one.ending is None and one.phase is Phase.STREAMING
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("completed", "completed"),
+        ("failed", "failed"),
+        ("incomplete", "incomplete"),
+        ("cancelled", "failed"),
+        (None, "completed"),
+    ],
+)
+def test_the_alias_of_the_terminal_event(status, kind):
+    """response.done becomes the terminal event it stands for, which is the only one that clients of HTTP know."""
+    one = exchange(CREATED)
+    outcome = one.feed(event("response.done", response={"id": "r1", "status": status, "output": []}))
+    assert outcome.kind == json.loads(outcome.data)["type"] == f"response.{kind}"
+    assert one.ending.kind == kind
+
+
+def test_a_response_that_changes_its_status_is_no_parent():
+    """A completed event about a response that says it is something else cannot be trusted."""
+    one = exchange(CREATED, lifecycle("completed", status="in_progress"))
+    assert one.phase is Phase.COMPLETED and not one.may_commit
+
+
+@pytest.mark.parametrize(
+    ("events", "missing"),
+    [
+        ([ADDED, PART, DELTA], False),
+        ([ADDED, DELTA], True),
+        ([PART, DELTA], True),
+        ([DELTA], True),
+        (
+            [
+                event(
+                    "response.output_item.added", output_index=0, item={"content": [{"type": "output_text"}]}
+                ),
+                DELTA,
+            ],
+            False,
+        ),
+        ([ADDED, event("response.function_call_arguments.delta", output_index=0, delta="{")], False),
+        ([ADDED, event("response.function_call_arguments.delta", output_index=1, delta="{")], True),
+        ([ADDED, event("response.function_call_arguments.delta", delta="{")], True),
+        ([event("response.audio.delta", delta="x")], False),
+        ([DONE], False),
+    ],
+)
+def test_deltas_without_their_setup_are_noticed(events, missing):
+    """A delta for an item or part that was never announced is relayed, but remembered."""
+    one = exchange(CREATED, *events)
+    assert one.missing_setup is missing and one.relayed == 1 + len(events)
+
+
+def test_ways_that_are_defects_of_the_caller_raise():
+    """Sending twice, losing or cancelling what has ended: illegal."""
+    one = exchange(CREATED, COMPLETED)
+    for wrong in (one.sent, one.lost, one.cancelled):
+        with pytest.raises(IllegalTransition):
+            wrong()
+
+
+def test_leaving_in_the_middle_closes_the_socket():
+    """A cancelled or broken response leaves no socket to be used and nothing to be repeated."""
+    for leave in (Exchange.cancelled, Exchange.lost):
+        one = exchange(CREATED, DELTA)
+        leave(one)
+        assert (
+            not one.socket_reusable(survives_errors=True) and not one.permit.may_repeat and one.permit.ended
+        )
+        assert one.feed(COMPLETED) == FOREIGN and not one.may_commit
