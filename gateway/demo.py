@@ -10,12 +10,14 @@ import os
 import queue
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, cast
 
 from openai import DefaultHttpxClient, OpenAI
@@ -46,7 +48,7 @@ READ_FILE = {
 CONDITIONS = (
     f"The upstream is simulated, and so are its costs: {COST_PER_REQUEST * 1000:.0f} ms per request, "
     f"{COST_PER_KB * 1000:.0f} ms per KB of context that it does not hold yet, {TOKEN_PACE * 1000:.0f} ms per token. "
-    "There is no network between. Bytes, turns and answers are real; times show the shape, not what the API will take."
+    "There is no network in between. Turns, bytes and the equality of answers are measured; the times follow from those costs."
 )
 
 
@@ -108,34 +110,27 @@ def comparison(direct: Loop, through: Loop, stats: dict[str, Any]) -> tuple[list
         ("turns", f"{len(direct.outputs)}", f"{len(through.outputs)}", ""),
         ("  delta / full / http", "-", f"{turns['delta']} / {turns['full']} / {turns['http']}", ""),
         ("bytes sent upstream", f"{direct.sent:,}", f"{sent:,}", _factor(direct.sent, sent)),
-        *(
-            (
-                name,
-                f"{of(direct.waits):.2f} s",
-                f"{of(through.waits):.2f} s",
-                _factor(of(direct.waits), of(through.waits)),
-            )
-            for name, of in (
-                ("waiting, all turns", sum),
-                ("waiting, longest turn", max),
-                ("waiting, last turn", _last),
-            )
-        ),
+        _waiting("waiting per turn", direct, through, median),
+        _waiting("waiting, last turn", direct, through, lambda waits: waits[-1]),
+        _waiting("waiting in all", direct, through, sum),
     ]
     lines = [
         "",
-        *(f"{name:<24}{left:>14}{right:>18}{more:>12}".rstrip() for name, left, right, more in rows),
+        *(f"{name:<24}{left:>14}{right:>18}   {more}".rstrip() for name, left, right, more in rows),
         "",
     ]
     lines.append(f"Answers are {'equal, turn by turn' if equal else 'NOT EQUAL'}.")
     if not deltas:
         counted = ", ".join(f"{reason} {count}" for reason, count in stats["reasons"].items() if count)
         lines.append(f"NOT every turn but the first was a delta; the reasons of the others: {counted}.")
-    return [*lines, CONDITIONS], equal and deltas
+    return [*lines, *textwrap.wrap(CONDITIONS, 100)], equal and deltas
 
 
-def _last(waits: list[float]) -> float:
-    return waits[-1]
+def _waiting(
+    name: str, direct: Loop, through: Loop, of: Callable[[list[float]], float]
+) -> tuple[str, str, str, str]:
+    left, right = of(direct.waits), of(through.waits)
+    return name, f"{left:.2f} s", f"{right:.2f} s", _factor(left, right)
 
 
 def _factor(more: float, less: float) -> str:

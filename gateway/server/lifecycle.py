@@ -25,6 +25,8 @@ RETRY_AFTER = 5
 """Seconds after which a client that was refused during the drain may find another process here."""
 BREAK_OFF = 5.0
 """Seconds that cancelled requests may take to write how they ended."""
+BROKEN_OFF = "draining"
+"""The message of that cancellation; a client that left cancels without one."""
 CLOSE = 5.0
 """Seconds that upstream sockets may take for their close handshake."""
 HURRY = 0.8
@@ -91,7 +93,7 @@ class Requests:
             for wait in waits:
                 wait.cancel()
         for task in tuple(self._running):
-            task.cancel()
+            task.cancel(BROKEN_OFF)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HURRY / 2 if stop.hurried.is_set() else BREAK_OFF):
                 await self._none.wait()
