@@ -78,5 +78,5 @@ class Options:
     """Fixed argument or input texts by tool name, for real agents whose tools must not run made-up values."""
     unknown_models: frozenset[str] = frozenset({"no-such-model"})
     models: tuple[str, ...] = ("gpt-5", "gpt-5-mini", "gpt-6-astra")
-    journal_limit: int = 100_000
+    journal_limit: int = 20_000
     """Journal entries kept; the oldest fall out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from gateway.simulator import faults as fault
@@ -114,9 +115,10 @@ class Performance:
         padded = self._options.obfuscation and (turn.body.get("stream_options") or {}).get(
             "include_obfuscation", True
         )
-        for number, event in enumerate(
-            response_events(turn.begun, turn.ended, self._options, set_up=set_up), start=1
-        ):
+        one_object = self._entry.transport == "http" and turn.body.get("stream") is not True
+        profile = replace(self._options, terminal_output="filled") if one_object else self._options
+        events = response_events(turn.begun, turn.ended, profile, set_up=set_up)
+        for number, event in enumerate(events, start=1):
             if event["type"] in TERMINAL:
                 await self._at(fault.BEFORE_TERMINAL)
                 await self._end(event)

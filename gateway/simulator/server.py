@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -58,7 +59,12 @@ class Simulator:
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Listen; port 0 picks a free one. Raises OSError if the address is taken."""
-        app = web.Application(client_max_size=_BODY_LIMIT)
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+        if self.options.receive_buffer is not None:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.options.receive_buffer)
+        app = web.Application(client_max_size=_BODY_LIMIT, middlewares=[self._watched])
         routes = HttpRoutes(self._upstream)
         for prefix in ("/v1", "/openai/v1", ""):
             routes.add_to(app.router, prefix, self._upgrade)
@@ -66,11 +72,6 @@ class Simulator:
             app, handler_cancellation=True, access_log=None, shutdown_timeout=0.5, max_field_size=65536
         )
         await self._runner.setup()
-        listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
-        if self.options.receive_buffer is not None:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.options.receive_buffer)
         await web.SockSite(self._runner, listener).start()
         self.host, self.port = listener.getsockname()[:2]
 
@@ -99,6 +100,12 @@ class Simulator:
         """Reset the TCP connections of all open sockets."""
         for one in tuple(self._sockets):
             one.abort()
+
+    async def until(self, holds: Callable[[Journal], object], seconds: float = 5.0) -> None:
+        """Wait until ``holds`` is true of the journal; TimeoutError if it is not within so many seconds."""
+        async with asyncio.timeout(seconds):
+            while not holds(self.journal):  # noqa: ASYNC110 (entries change in place, nothing announces it)
+                await asyncio.sleep(0.002)
 
     def forget(self, response_id: str) -> None:
         """From now on this response is not found, neither in a socket's memory nor in storage."""
@@ -192,6 +199,18 @@ class Simulator:
             await connection.serve()
         finally:
             self._sockets.discard(connection)
+
+    @web.middleware
+    async def _watched(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (web.HTTPException, ConnectionError, web.RequestPayloadError):
+            raise
+        except Exception as failure:
+            self._failures.append(failure)
+            raise
 
     def _ended(self, session: asyncio.Task[None]) -> None:
         self._sessions.discard(session)

@@ -9,7 +9,7 @@ import orjson
 from aiohttp import WSMsgType, web
 
 from gateway.simulator import faults as fault
-from gateway.simulator.events import Event
+from gateway.simulator.events import TERMINAL, Event
 from gateway.simulator.faults import Arrival
 from gateway.simulator.http_sinks import reset
 from gateway.simulator.journal import Entry
@@ -22,6 +22,7 @@ from gateway.simulator.upstream import Upstream
 from gateway.simulator.validation import check, parse
 
 _CLOSE_PATIENCE = 2.0
+_ENDS = TERMINAL | {"error", "response.error"}
 _REQUEST_MOMENTS = ("receipt", "events", "deltas", "before_terminal", "after_terminal")
 
 
@@ -62,7 +63,7 @@ class SocketConnection:
                 self._start(tasks, self._lanes.default)
                 if self._options.ping_interval is not None:
                     self._workers.append(tasks.create_task(self._ping(self._options.ping_interval)))
-                await self._open(opening)
+                self._workers.append(tasks.create_task(self._open(opening)))
                 await self._read(tasks)
                 for worker in self._workers:
                     worker.cancel()
@@ -135,6 +136,9 @@ class SocketConnection:
                 case WSMsgType.CLOSING:
                     await self._closed.wait()
                     return
+                case WSMsgType.ERROR:
+                    self._closed_by, self._close_code = "server", self.ws.close_code or 1006
+                    return
                 case _:
                     return
 
@@ -190,10 +194,7 @@ class SocketConnection:
 
         def commit(turn: Turn, response: dict[str, Any]) -> None:
             held = model.remember(turn, response)
-            if response["status"] == "completed":
-                lane.latest = held
-            elif turn.parent is None or lane.latest is turn.parent or self._options.any_error_evicts:
-                lane.latest = None
+            lane.latest = held if response["status"] == "completed" else None
 
         draft = model.draft(body)
         sink = SocketSink(self, lane)
@@ -242,6 +243,8 @@ class SocketSink:
 
     async def event(self, event: Event) -> None:
         """One text frame, which names the lane unless it is the default one."""
+        if event["type"] in _ENDS:
+            self._lane.busy = False  # the client may send the next create as soon as it has this
         if self._lane.name is not None and event["type"].split(".")[0] in ("response", "error", "keepalive"):
             event = {**event, "stream_id": self._lane.name}
         await self._connection.ws.send_frame(orjson.dumps(event), WSMsgType.TEXT)
@@ -258,6 +261,7 @@ class SocketSink:
         """An error frame; some upstreams close the socket after it."""
         frame = refusal.frame(sequence_number)
         if not refusal.echo_lane:
+            self._lane.busy = False
             await self._connection.ws.send_frame(orjson.dumps(frame), WSMsgType.TEXT)
         else:
             await self.event(frame)
