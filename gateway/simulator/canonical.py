@@ -37,25 +37,20 @@ def strict_form(item: Item, origin: Origin = no_origin) -> bytes:
     return _dump(_reduce(item, origin))
 
 
-def modulo_form(item: Item, origin: Origin = no_origin) -> bytes | None:
-    """The canonical bytes of ``item`` without what a client may drop; None if the whole item may be dropped.
+def both_forms(item: Item, origin: Origin = no_origin) -> tuple[bytes, bytes | None]:
+    """The strict form, and the canonical bytes without what a client may drop; None if the whole item may be dropped.
 
     ``item`` must not be a reference: the caller resolves those first. The strict digest that an earlier answer quotes is
-    masked, because it is allowed to differ between two runs that agree here.
+    masked in the second form, because it may differ between two runs that agree there.
     """
     reduced = _reduce(item, origin)
-    if reduced.get("role") == "assistant":
-        reduced.pop("phase", None)
-        if _says_nothing(reduced):
-            return None
-    if reduced.get("type") == "reasoning":
-        reduced.pop("summary", None)
-    return _OWN_STRICT.sub(b"strict=*", _dump(reduced))
-
-
-def loose_form(item: Item, origin: Origin = no_origin) -> bytes | None:
-    """Like ``modulo_form``, but reasoning may be dropped as a whole too."""
-    return None if item.get("type") == "reasoning" else modulo_form(item, origin)
+    strict = _dump(reduced)
+    said = reduced.get("role") == "assistant"
+    if said and _says_nothing(reduced):
+        return strict, None
+    droppable = "phase" if said else "summary" if reduced.get("type") == "reasoning" else ""
+    modulo = _dump(reduced) if reduced.pop(droppable, None) is not None else strict
+    return strict, _OWN_STRICT.sub(b"strict=*", modulo) if b"strict=" in modulo else modulo
 
 
 def digest(form: bytes) -> bytes:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.simulator.canonical import (
     Item,
     Origin,
+    both_forms,
     digest,
     is_tool_call,
     is_tool_output,
-    loose_form,
-    modulo_form,
     no_origin,
     strict_form,
 )
@@ -106,7 +105,9 @@ class _Growing:
         self._ids = set(base.ids)
         self._calls = set(base.calls)
         self._open = dict(base.open_calls)
-        self._now = base
+        self._strict, self._modulo, self._loose = base.strict, base.modulo, base.loose
+        self._items, self._size = base.items, base.size
+        self._rounds, self._hints, self._after = base.rounds, base.hints, base.after
 
     def add(self, sent: Item) -> None:
         item = sent
@@ -115,31 +116,44 @@ class _Growing:
         self._claim(item.get("id"))
         self._pair(item)
         self._own.append(item)
-        now = self._now
-        strict = strict_form({"type": "item_reference", **sent} if item is not sent else sent, self._origin)
-        now = replace(now, strict=digest(now.strict + digest(strict)))
-        modulo = modulo_form(item, self._origin)
+        strict, modulo = both_forms(item, self._origin)
+        if item is not sent:
+            strict = strict_form({"type": "item_reference", **sent}, self._origin)
+        self._strict = digest(self._strict + strict)
         if modulo is not None:
-            now = replace(
-                now,
-                modulo=digest(now.modulo + digest(modulo)),
-                items=now.items + 1,
-                size=now.size + len(modulo),
-                **_facts(now, item),
-            )
-            if loose_form(item, self._origin) is not None:
-                now = replace(now, loose=digest(now.loose + digest(modulo)))
-        self._now = now
+            self._modulo = digest(self._modulo + modulo)
+            if item.get("type") != "reasoning":
+                self._loose = digest(self._loose + modulo)
+            self._items += 1
+            self._size += len(modulo)
+            self._note(item)
 
     def done(self) -> Context:
-        return replace(
-            self._now,
+        return Context(
             before=self._base,
             own=tuple(self._own),
+            strict=self._strict,
+            modulo=self._modulo,
+            loose=self._loose,
+            items=self._items,
+            size=self._size,
             ids=frozenset(self._ids),
             calls=frozenset(self._calls),
             open_calls=tuple(self._open.items()),
+            rounds=self._rounds,
+            hints=self._hints,
+            after=self._after,
         )
+
+    def _note(self, item: Item) -> None:
+        if is_tool_output(item):
+            self._rounds += self._after != "output"
+            self._after = "output"
+        elif item.get("role") == "user":
+            self._hints = {word: int(number) for word, number in _HINT.findall(text_of(item))}
+            self._rounds, self._after = 0, "user"
+        else:
+            self._after = "other"
 
     def _referenced(self, reference: Item) -> Item:
         name = str(reference.get("id"))
@@ -175,15 +189,6 @@ class _Growing:
                     400, f"No tool call found for function call output with call_id {name}.", param="input"
                 )
             self._open.pop(name, None)
-
-
-def _facts(now: Context, item: Item) -> dict[str, Any]:
-    if is_tool_output(item):
-        return {"after": "output", "rounds": now.rounds + (now.after != "output")}
-    if item.get("role") == "user":
-        hints = {word: int(number) for word, number in _HINT.findall(text_of(item))}
-        return {"after": "user", "rounds": 0, "hints": hints}
-    return {"after": "other"}
 
 
 def text_of(message: Item) -> str:
