@@ -13,7 +13,7 @@ and knows as well how far a changed history still agreed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind, Level, equal, refers_to
@@ -166,7 +166,10 @@ class Tree:
         facts = (*sent, *answered)
         answer = depth + len(sent)
         at = 0
-        while at < len(facts) and (shared := _same_fact(segment, depth, facts[at])) is not None:
+        while (
+            at < len(facts)
+            and (shared := _shared(segment, depth, facts[at], issued=at >= len(sent))) is not None
+        ):
             segment, depth = shared
             at += 1
         if at < len(facts):
@@ -256,8 +259,18 @@ def _with_skips(places: list[_Place], level: Level) -> list[_Place]:
     return list(reached.values())[:_MOST_PLACES]
 
 
-def _same_fact(segment: Segment, depth: int, fact: ItemFacts) -> _Place | None:
-    return next((place for place in _places_for(fact, (segment, depth)) if _fact_before(place) == fact), None)
+def _shared(segment: Segment, depth: int, fact: ItemFacts, *, issued: bool) -> _Place | None:
+    """The place one item further on that holds the same item already.
+
+    An item that the API has just made is another one if its id is; one that a client resent may be the one that the API made,
+    whether or not the client kept its id.
+    """
+    places = [(place, _fact_before(place)) for place in _places_for(fact, (segment, depth))]
+    same = [place for place, held in places if held == fact]
+    if not same and not issued:
+        bare = replace(fact, identifier=None)
+        same = [place for place, held in places if replace(held, identifier=None) == bare]
+    return same[0] if same else None
 
 
 def _first_of_each(found: list[Match]) -> tuple[Match, ...]:
