@@ -6,6 +6,7 @@ constant part of their message and where an error happened. An error's own text 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
@@ -31,6 +32,7 @@ def configure(level: str = "info", log_format: str = "auto", *, stream: TextIO |
     ``log_format`` is ``json`` (one object a line), ``console`` (for people) or ``auto`` (console on a terminal only).
     """
     out = stream or sys.stderr
+    sink = cast("TextIO", _Sink(out))
     people = log_format == "console" or (log_format == "auto" and out.isatty())
     renderer: Any
     if people:
@@ -46,7 +48,7 @@ def configure(level: str = "info", log_format: str = "auto", *, stream: TextIO |
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(out),
+        logger_factory=structlog.PrintLoggerFactory(sink),
         cache_logger_on_first_use=False,
     )
     _take_in_libraries()
@@ -98,6 +100,21 @@ def bounded_name(text: str) -> str:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 3)
+
+
+class _Sink:
+    """Writes to a stream that may be gone: whoever reads the log may leave, and no turn may fail for it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class _FromLibraries(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import click
@@ -31,8 +32,10 @@ def command(config: str | None, **given: Any) -> int:
     log.configure(settings.log_level, settings.log_format)
 
     def ready(url: str) -> None:
-        for line in ready_lines(loaded, url):
-            click.echo(line)
+        # Whoever started it may have stopped reading.
+        with contextlib.suppress(OSError):
+            for line in ready_lines(loaded, url):
+                click.echo(line)
 
     try:
         return asyncio.run(server.serve(settings, token=token, ready=ready))

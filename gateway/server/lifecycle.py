@@ -1,7 +1,7 @@
 """The life of a gateway: starting, ready, draining, gone.
 
 When asked to stop, readiness fails at once, running requests finish within ``drain_timeout``, new ones get 503 with
-``retry-after``; then what still runs is cancelled and upstream sockets are closed. Asked again, nothing is waited for.
+``retry-after``; then what still runs loses its upstream, so that it can say how it ended. Asked again, nothing is waited for.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from gateway.server.listen import BACKLOG
 RETRY_AFTER = 5
 """Seconds after which a client that was refused during the drain may find another process here."""
 BREAK_OFF = 5.0
-"""Seconds that cancelled requests may take to write how they ended."""
-BROKEN_OFF = "draining"
-"""The message of that cancellation; a client that left cancels without one."""
+"""Seconds that requests which are broken off may take to write how they ended."""
 CLOSE = 5.0
 """Seconds that upstream sockets may take for their close handshake."""
 HURRY = 0.8
@@ -84,19 +82,28 @@ class Requests:
             if not self._running:
                 self._none.set()
 
-    async def drain(self, seconds: float, stop: Stop) -> None:
-        """Take no new requests and wait until none runs, ``seconds`` at most; then cancel the rest and wait for their end."""
+    async def drain(self, seconds: float, stop: Stop) -> bool:
+        """Take no new requests and wait until none runs, ``seconds`` at most; whether none does."""
         self.phase = "draining"
+        return await self._until_none(seconds, stop)
+
+    async def break_off(self, stop: Stop) -> None:
+        """Wait for the end of requests that lost their upstream, a little; then cancel what still runs."""
+        if await self._until_none(BREAK_OFF, stop):
+            return
+        for task in tuple(self._running):
+            task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HURRY / 2):
+                await self._none.wait()
+
+    async def _until_none(self, seconds: float, stop: Stop) -> bool:
         async with asyncio.TaskGroup() as group:
             waits = [group.create_task(event.wait()) for event in (self._none, stop.hurried)]
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
-        for task in tuple(self._running):
-            task.cancel(BROKEN_OFF)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HURRY / 2 if stop.hurried.is_set() else BREAK_OFF):
-                await self._none.wait()
+        return not self._running
 
 
 def _refusal() -> web.Response:
@@ -115,8 +122,8 @@ def _refusal() -> web.Response:
 class Gateway:
     """A gateway put together but not yet listening.
 
-    ``runner`` serves an application that has ``requests.middleware`` outermost; ``close`` ends background tasks and closes the
-    upstream sockets with code 1000.
+    ``runner`` serves an application that has ``requests.middleware`` outermost; ``close`` ends background tasks and all
+    connections to the upstream, idle sockets with code 1000, and may be called twice.
     """
 
     requests: Requests
@@ -142,11 +149,18 @@ async def run(
         ready()
         await stop.asked.wait()
         # The listeners stay open: whoever watches readiness must be able to ask until the end.
-        await gateway.requests.drain(drain_timeout, stop)
+        if not await gateway.requests.drain(drain_timeout, stop):
+            # A turn whose upstream is gone tells its client so, in the stream; one that is cancelled can only hang up.
+            await _close(gateway)
+            await gateway.requests.break_off(stop)
     finally:
         await runner.cleanup()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE):
-                await gateway.close()
+        await _close(gateway)
         for listener in listeners:
             listener.close()
+
+
+async def _close(gateway: Gateway) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE):
+            await gateway.close()

@@ -152,6 +152,24 @@ def test_only_refused_sockets_concern_the_user(out):
     assert (refused["event"], refused["level"], refused["status"]) == ("socket_refused", "warning", 403)
 
 
+@pytest.mark.parametrize("failure", [BrokenPipeError, ValueError])
+def test_a_reader_that_left_breaks_nothing(out, failure):
+    """When standard error is a pipe that nobody reads any more, logging is lost and turns are not."""
+
+    class Gone(io.StringIO):
+        def write(self, _text):
+            raise failure
+
+        def flush(self):
+            raise failure
+
+    log.configure("info", "json", stream=Gone())
+    log.turn_line(record())
+    log.configure("info", "json", stream=out)
+    log.turn_line(record())
+    assert len(lines(out)) == 1
+
+
 def test_a_record_that_cannot_be_formatted_prints_nothing_else(out, capsys):
     """A library's wrong format string neither raises nor prints its arguments."""
     logging.getLogger("aiohttp.server").error("%d", SECRET)

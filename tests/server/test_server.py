@@ -113,8 +113,9 @@ async def test_running_requests_finish_and_new_ones_are_refused(start, client):
     assert (gateway.broken_off, gateway.closed_with) == (0, 0)
 
 
-async def test_what_outlasts_the_drain_is_cancelled(start, client):
-    """A stream that runs longer than the drain is cancelled, may write how it ended, and never ends cleanly."""
+async def test_what_outlasts_the_drain_is_cancelled(start, client, monkeypatch):
+    """What does not end although it lost its upstream is cancelled, and never ends cleanly."""
+    monkeypatch.setattr(lifecycle, "BREAK_OFF", 0.05)
     gateway = await start(drain_timeout=0.05)
     async with client.post(gateway.url + "/v1/slow") as stream:
         await gateway.started.wait()
@@ -123,6 +124,24 @@ async def test_what_outlasts_the_drain_is_cancelled(start, client):
             await stream.read()
     await asyncio.wait_for(gateway.done, 5)
     assert (gateway.broken_off, gateway.closed_with) == (1, 0)
+
+
+async def test_what_outlasts_the_drain_first_loses_its_upstream(start, client):
+    """A stream whose upstream is closed may end by itself, and is not cancelled then."""
+    running = []
+
+    async def loses_upstream():
+        for gateway in running:
+            gateway.finish.set()
+
+    gateway = await start(drain_timeout=0.05, close=loses_upstream)
+    running.append(gateway)
+    async with client.post(gateway.url + "/v1/slow") as stream:
+        await gateway.started.wait()
+        gateway.stop.ask()
+        assert await stream.read() == b"first last"
+    await asyncio.wait_for(gateway.done, 5)
+    assert gateway.broken_off == 0
 
 
 async def test_a_second_request_to_stop_does_not_wait(start, client):

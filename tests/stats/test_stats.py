@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.conversation.reasons import Reason
 from gateway.stats import MODES, REASONS, RECOVERIES, SAMPLES, Stats, TurnRecord, percentiles_ms
 
 RECORD = TurnRecord(
@@ -100,6 +101,11 @@ def test_every_name_is_there_before_the_first_turn():
     nothing = {"p50": None, "p95": None, "p99": None}
     assert seen["latency_ms"] == {"first_event": nothing, "added": nothing}
     assert (seen["version"], seen["uptime_seconds"]) == ("9", 1.5)
+
+
+def test_the_reasons_are_those_that_turns_give():
+    """The set of reasons is written down once for counting and once for deciding; both are the same."""
+    assert {reason.value for reason in Reason} == set(REASONS)
 
 
 def test_what_others_hold_is_passed_on():
