@@ -59,6 +59,7 @@ class RawUpstream:
     read_body: bool = True
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
+    accepted: asyncio.Event = field(default_factory=asyncio.Event)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
     serving: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class RawUpstream:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle one connection."""
         self.connections += 1
+        self.accepted.set()
         self.serving[asyncio.current_task()] = writer
         connection = Connection(reader, writer)
         try:

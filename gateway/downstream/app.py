@@ -55,7 +55,7 @@ def build_app(
     ours: dict[str, set[str]] = {}
     for route in app.add_routes(admin_routes):
         if route.resource is not None:
-            ours.setdefault(route.resource.canonical, set()).add(route.method)
+            ours[route.resource.canonical] = {each.method for each in route.resource}
     through = Passthrough(
         plain=plain, upstream=settings.upstream, identify=identify, on_deleted=on_deleted
     ).handle

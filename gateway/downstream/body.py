@@ -191,10 +191,12 @@ class _Brotli:
     def feed(self, data: bytes) -> Iterator[bytes]:
         while True:
             # Bytes behind the end make this raise.
-            yield self._stream.process(data, output_buffer_limit=PIECE)
-            data = b""
-            if self._stream.is_finished() or self._stream.can_accept_more_data():
+            piece = self._stream.process(data, output_buffer_limit=PIECE)
+            if not piece and self._stream.can_accept_more_data():
                 return
+            yield piece
+            # It may claim to want more input while it still holds output; only an empty piece tells.
+            data = b""
 
 
 class _Zstd:
