@@ -95,6 +95,9 @@ class Settings:
     )
     conversation_items: int = _setting(5_000_000, "Items of all kept conversations together, at most.")
     conversation_age: float = _setting(86_400.0, "Seconds for which an unused conversation is kept.")
+    check_parent: bool = _setting(
+        True, "Throw away, unseen, an answer that says it continues another response than it was asked to."
+    )
     survives_errors: bool = _setting(True, "Whether the upstream keeps a socket open after an error event.")
     drain_timeout: float = _setting(30.0, "Seconds that running turns may take to finish after SIGTERM.")
     log_level: str = _setting("info", "Lowest level that is logged.", ("debug", "info", "warning", "error"))

@@ -76,18 +76,22 @@ class Exchange:
     """One request and its response, from the plan to the terminal event. Fed with the socket's text frames, in order.
 
     ``ours`` says that the frame carries a ``previous_response_id`` that the client did not send; lifecycle events then show
-    ``client_parent`` (raw JSON) in its place. An exchange is for one attempt: a repeat is a new exchange.
+    ``client_parent`` (raw JSON) in its place. ``named`` is the id that was put in, if the upstream's own word for it counts
+    (see ``unheard``). An exchange is for one attempt: a repeat is a new exchange.
     """
 
-    def __init__(self, *, ours: bool, client_parent: bytes = b"null") -> None:
+    def __init__(self, *, ours: bool, client_parent: bytes = b"null", named: str | None = None) -> None:
         self.phase = Phase.PLANNED
         self.response_id: str | None = None
+        self.unheard = False
+        """The response says that it continues another one than it was asked to, or none: its context is not the client's."""
         self.foreign = False
         """An event of another response came: the socket must not serve another turn."""
         self.ending: Ending | None = None
         self.relayed = 0
         """How many events were given out for the client."""
         self._parent = client_parent if ours else None
+        self._named = named
         self._streamed = StreamedItems()
         self._snapshot: bytes | None = None
         self._last: bytes | None = None
@@ -233,6 +237,8 @@ class Exchange:
         if kind in _ENDINGS and place is None:
             raise NotSliceable("a terminal event without its response")
         self.response_id = self.response_id or named
+        if self._named is not None and "previous_response_id" in inner:
+            self.unheard = self.unheard or text_at(response, inner, "previous_response_id") != self._named
         edits: list[tuple[int, int, bytes]] = []
         if self._parent is not None and "previous_response_id" in inner:
             edits.append(with_member(response, inner, "previous_response_id", self._parent))

@@ -46,10 +46,14 @@ class Counter(Protocol):
 
 @dataclass(slots=True)
 class _Learned:
-    """What this upstream taught: a frame limit below the configured one, and until when its streams go over plain HTTP."""
+    """What this upstream taught, and until when it counts.
+
+    ``frame_limit`` is below the configured one; streams go over plain HTTP for lack of setup events; nothing is chained.
+    """
 
     frame_limit: int | None = None
     lacks_setup_until: float = 0.0
+    no_chains_until: float = 0.0
 
 
 class TurnDriver:
@@ -67,6 +71,7 @@ class TurnDriver:
     ) -> None:
         self.upstream = settings.upstream
         self.upgrades = settings.mode == "auto"
+        self.checks_parent = settings.check_parent
         self.max_waiting = settings.max_waiting
         self.survives_errors = settings.survives_errors
         self.store = store
@@ -144,6 +149,8 @@ class TurnDriver:
     def plan(self, identity: bytes, request: Request) -> Plan:
         """What the upstream may already hold of this request."""
         self.store.expire(self.clock())
+        if self.clock() < self._learned.no_chains_until and request.client_parent is None:
+            return Plan((), Reason.DELTA_REFUSED)
         found = self.store.plan(identity, request, self._rules)
         if found.reason is Reason.REASONING_OMITTED and identity not in self._told_of_reasoning:
             if len(self._told_of_reasoning) < self._settings.conversations:
@@ -180,6 +187,13 @@ class TurnDriver:
         """The upstream sent parts of items that it never announced; strict clients could not put such a stream together."""
         self._learned.lacks_setup_until = self.clock() + self._settings.upgrade_memory
         self._log.warning("events_without_setup", remedy="streams go over plain HTTP for a while")
+
+    def ignores_parents(self) -> None:
+        """The upstream answered a delta as if it had no parent: nothing is chained there for a while."""
+        self._learned.no_chains_until = self.clock() + self._settings.upgrade_memory
+        self._log.warning(
+            "parent_ignored", remedy="this upstream does not continue responses; turns are sent in full"
+        )
 
     def own_headers(self, mode: str, reason: Reason | None) -> Headers:
         """The headers that say how a turn went, unless switched off."""

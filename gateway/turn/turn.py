@@ -127,7 +127,8 @@ class Turn:
                 self._take(await self._receive(self._lease))
             except _Lost:
                 self._give_up()
-                yield sse_event("response.failed", self._failure())
+                self._pending.append(sse_event("response.failed", self._failure()))
+                yield b"".join(self._pending)
                 raise StreamBroken from None
 
     def bound(self, abandon: Callable[[], None]) -> None:
@@ -192,7 +193,9 @@ class Turn:
 
     async def _send(self, request: Request, lease: Lease, frame: bytes) -> Opened | Again:
         client_parent = next((m.value for m in request.members if m.name == "previous_response_id"), b"null")
-        exchange = self._exchange = Exchange(ours=self._match is not None, client_parent=client_parent)
+        match = self._match
+        named = match.transcript.response_id if match is not None and self._driver.checks_parent else None
+        exchange = self._exchange = Exchange(ours=match is not None, client_parent=client_parent, named=named)
         self.account.sending(len(frame))
         try:
             exchange.sent()
@@ -202,6 +205,8 @@ class Turn:
                 refusal = self._take(await self._receive(lease))
                 if refusal is not None:
                     return self._refused(lease, refusal)
+            if exchange.unheard:
+                return self._unheard()
             if not request.stream:
                 while self._lease is not None:
                     self._pending.clear()
@@ -279,6 +284,13 @@ class Turn:
             return again
         self.account.finished(failed=True, status=refusal.status)
         return Whole(refusal.status, self._refusal_headers(refusal), refusal.body)
+
+    def _unheard(self) -> Again:
+        """The upstream did not continue what we named: its answer stands on the new items alone, and nobody may see it."""
+        self._pending.clear()
+        self._give_up()
+        self._driver.ignores_parents()
+        return Again(Way.FRESH, Reason.DELTA_REFUSED, "full_resend")
 
     def _lost(self, loss: Loss, size: int) -> Again:
         self._avoid |= {self._lease.socket_id} if self._lease is not None else set()
