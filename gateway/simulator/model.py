@@ -74,6 +74,7 @@ class Model:
         ``remembered`` looks into the memory of the connection; ``size`` is that of the body or frame in bytes.
         """
         parent, from_memory = self._parent(body, owner, remembered)
+        draft["previous_response_id"] = parent.id if parent else None
         warm_up = body.get("generate") is False
         base = parent.context if parent else Context()
         new = items_of(body.get("input"))
@@ -118,7 +119,7 @@ class Model:
 
     def _parent(self, body: dict[str, Any], owner: Owner, remembered: Remembered) -> tuple[Held | None, bool]:
         name = body.get("previous_response_id")
-        if name is None:
+        if name is None or self._options.ignores_parents:
             return None, False
         held = remembered(name)
         if held is not None and held.owner == owner and self._records.alive(name):

@@ -48,6 +48,8 @@ class Options:
     receive_buffer: int | None = None
     """Kernel receive buffer of accepted sockets, to make a reader that stopped felt early."""
 
+    ignores_parents: bool = False
+    """Whether ``previous_response_id`` is accepted and not looked at, as by an upstream that does not know it."""
     zero_retention: bool = False
     """Whether ``store: true`` is accepted but nothing can be loaded later."""
     strict_reasoning_ids: bool = False
