@@ -76,6 +76,16 @@ class RawSocket:
                     self.write(10, payload)
 
 
+def upgrade_answer(head: bytes) -> bytes:
+    """The answer that accepts the upgrade asked for in ``head``."""
+    key = next(line[19:] for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key: "))
+    accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+    )
+
+
 def raw_frame(opcode: int, payload: bytes, *, fin: bool = True) -> bytes:
     """The bytes of one server frame."""
     size = len(payload)

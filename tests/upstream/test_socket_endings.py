@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+import threading
 
 import pytest
-from raw_peer import RawSocket, raw_frame, raw_peer
+from raw_peer import RawSocket, raw_frame, raw_peer, upgrade_answer
 from socket_peer import FAST, SLOW, done, pool_of, target
 
 from gateway.pool import Want
@@ -199,6 +202,44 @@ async def test_reset_in_the_middle_of_a_large_frame() -> None:
         async with asyncio.timeout(2):
             loss = await lost(await pool.acquire(target(url), []), b"x" * (5 * MB))
         assert (loss.reason, loss.flushed) == ("reset", False)
+
+
+async def test_half_closed_upstream_ends_a_write_at_once() -> None:
+    """An upstream that will send no more makes waiting for our own bytes to leave pointless."""
+
+    async def script(raw: RawSocket) -> None:
+        await raw.reader.readexactly(14)
+        raw.writer.write_eof()
+        await asyncio.sleep(5)
+
+    async with raw_peer(script, receive_buffer=16_384) as url, pool_of() as pool:
+        async with asyncio.timeout(1):
+            loss = await lost(await pool.acquire(target(url), []), b"x" * (5 * MB))
+        assert (loss.reason, loss.flushed) == ("eof", False)
+
+
+async def test_frame_that_the_connection_does_not_take_at_all() -> None:
+    """A reset that came before the write is found by the write itself, which then counts as not done."""
+    go, gone = threading.Event(), threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(upgrade_answer(connection.recv(65_536)))
+        go.wait(5)
+        connection.close()
+        gone.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        async with pool_of() as pool:
+            lease = await pool.acquire(target(f"ws://127.0.0.1:{listener.getsockname()[1]}/"), [])
+            go.set()
+            gone.wait(5)
+            loss = await lost(lease)
+            assert (loss.reason, loss.flushed, loss.reused) == ("reset", False, False)
+        thread.join()
 
 
 async def test_refusal_of_a_frame_for_its_size_while_it_is_written() -> None:
