@@ -115,7 +115,7 @@ async def _ask_later(_request: web.Request) -> None:
 
 
 async def _own_headers_only(request: web.Request, response: web.StreamResponse) -> None:
-    """Take out what the library adds, and close after a request whose body is not wanted."""
+    """Take out what the library adds, and close where the end of the connection is what ends or secures an exchange."""
     given = response.given if isinstance(response, Relayed) else frozenset({"date", "content-type"})
     for name in ("Server", "Date", "Content-Type"):
         if name.lower() not in given:
@@ -126,3 +126,6 @@ async def _own_headers_only(request: web.Request, response: web.StreamResponse) 
         response.force_close()
         if request.version >= (1, 1):
             response.headers["Connection"] = "close"
+    elif request.version < (1, 1) and "Content-Length" not in response.headers:
+        # Only the end of the connection tells such a client that the body is over, even if it asked to keep it.
+        response.force_close()
