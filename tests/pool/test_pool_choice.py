@@ -270,6 +270,17 @@ def test_draining_closes_idle_sockets_now_and_busy_ones_when_released() -> None:
     assert bench.pool.snapshot()["closed"]["drained"] == 2
 
 
+def test_socket_both_drained_and_old_is_closed_once() -> None:
+    """One close, one reason."""
+    bench = Bench(socket_age=100)
+    busy = bench.busy()
+    bench.pool.drain()
+    bench.now += 200
+    bench.free(busy, "r1")
+    assert bench.closings() == [(busy, Closed.DRAINED)]
+    assert sum(bench.pool.snapshot()["closed"].values()) == 1
+
+
 def test_given_back_socket_is_as_before() -> None:
     """A reservation that was not used counts as no reuse and keeps the parent."""
     bench = Bench()
