@@ -59,6 +59,11 @@ class UpstreamSocket(ClientConnection):
         self._violation: Ended | None = None
         self._close_seen = False
 
+    @property
+    def lent(self) -> bool:
+        """Whether a turn has the socket."""
+        return self._inbox is not None
+
     def start(self, owner: SocketOwner) -> None:
         """Begin to report to ``owner``, at once if the socket has already ended, and to keep it alive."""
         self._owner = owner

@@ -199,7 +199,7 @@ class SocketPool:
         socket_id, url = place
         now = self._clock()
         if ending.by_upstream:
-            if not socket.answered:
+            if socket.lent and not socket.answered:
                 self._upgrades.closed_early(url, ending.code, now)
             self._pool.lost(socket_id, now)
             self._remove(socket_id, Closed.LOST, ending=ending)

@@ -270,6 +270,25 @@ async def test_close_right_after_the_upgrade() -> None:
             await pool.acquire(target(url), [])
 
 
+async def test_unused_sockets_closed_by_the_upstream_say_nothing_about_websocket() -> None:
+    """A turn that decided not to send leaves an idle socket that never had an event; its close is no refusal."""
+    go = asyncio.Event()
+
+    async def script(raw: RawSocket) -> None:
+        await go.wait()
+        raw.close(1000)
+
+    async with raw_peer(script) as url, pool_of() as pool:
+        for number in range(3):
+            go.clear()
+            lease = await pool.acquire(target(url), [])
+            lease.release(tip=None, stored=False, reusable=True, keep_parent=True)
+            go.set()
+            while pool.snapshot()["idle"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert pool.snapshot()["closed"]["lost"] == number + 1
+
+
 async def test_socket_released_in_the_middle_of_a_frame_is_not_lent_again() -> None:
     """The rest of a frame that began during one turn must not open the next."""
 
