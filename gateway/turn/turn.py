@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _TRAILING_FAILURE = 1.0
 """Seconds to wait, after an ``error`` in mid-stream, for the ``response.failed`` that some upstreams send behind it."""
 
+_VIOLATION = Loss(flushed=True, answered=True, ponged=True, reused=False, too_big=False)
+
 _LOST_CODE = "upstream_connection_lost"
 _LOST_TEXT = (
     "The connection to the upstream was lost after the request was sent. It may have run there, so the gateway did not send it "
@@ -73,6 +75,7 @@ class Turn:
         self._stack = AsyncExitStack()
         self._pending: list[bytes] = []
         self._erred = False
+        self._violated = False
         self.account = Account(driver.clock, call.received, len(call.body), request.model)
 
     async def __aenter__(self) -> Self:
@@ -217,6 +220,8 @@ class Turn:
 
     async def _receive(self, lease: Lease) -> Sequence[bytes]:
         """What the socket brought, or nothing if no ``response.failed`` followed an ``error``; raises _Lost."""
+        if self._violated:
+            raise _Lost(_VIOLATION)
         erred = self._erred = self._exchange.phase is Phase.ERRORED
         try:
             async with asyncio.timeout(_TRAILING_FAILURE if erred else None):
@@ -242,7 +247,11 @@ class Turn:
                 case Refused(refusal):
                     return refusal
                 case Violation():
-                    raise _Lost(Loss(flushed=True, answered=True, ponged=True, reused=False, too_big=False))
+                    self._violated = True
+                    if self._pending:
+                        # What came before it is the client's, also when one read brought both.
+                        return None
+                    raise _Lost(_VIOLATION)
                 case Ignored():
                     pass
         if self._lease is not None and self._exchange.ending and self._exchange.phase is not Phase.ERRORED:
