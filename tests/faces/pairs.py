@@ -21,7 +21,7 @@ TOOLS = [FUNCTION, CUSTOM]
 USER = {"role": "user", "content": "hello"}
 
 _IDS = re.compile(r"\b(?:resp|msg|rs|fc|ctc|item)_[0-9A-Za-z_-]{16,}")
-_TIMES = re.compile(r'"(created_at|completed_at)": ?[0-9]+')
+_TIMES = re.compile(r'"(created_at|completed_at)": ?[0-9.]+')
 
 
 def plain(value):
