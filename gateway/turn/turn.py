@@ -216,6 +216,9 @@ class Turn:
                     self._take(await self._receive(lease))
         except _Lost as lost:
             return self._lost(lost.loss, len(frame))
+        except SocketLost as error:
+            # While the frame was being written.
+            return self._lost(_loss(error), len(frame))
         return Streaming(self._headers(_SSE)) if request.stream else self._whole()
 
     async def _receive(self, lease: Lease) -> Sequence[bytes]:
