@@ -111,7 +111,9 @@ class Exchange:
     def may_commit(self) -> bool:
         """Whether the response may become a parent."""
         ending = self.ending if self.permit.may_commit else None
-        return ending is not None and not ending.contradicts and ending.response_id is not None
+        if ending is None or self.unheard:
+            return False
+        return not ending.contradicts and ending.response_id is not None
 
     @property
     def missing_setup(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.protocol.exchange import Exchange
 from gateway.simulator import Options
 from tests.gateways import Api, running_gateway, running_simulator
 
@@ -56,3 +57,16 @@ async def test_the_check_can_be_switched_off():
 
     assert second.mode == "delta"
     assert second.answer["previous_response_id"] is None
+
+
+def test_a_response_that_continues_something_else_never_becomes_a_parent():
+    """Also when its first and its last event come in one read, nothing is remembered of it."""
+    exchange = Exchange(ours=True, named="resp_1")
+    exchange.sent()
+    response = b'{"id":"resp_2","status":"%b","previous_response_id":null,"output":[]}'
+    exchange.feed(b'{"type":"response.created","response":' + response % b"in_progress" + b"}")
+    exchange.feed(b'{"type":"response.completed","response":' + response % b"completed" + b"}")
+
+    assert exchange.ending is not None
+    assert exchange.unheard
+    assert not exchange.may_commit
