@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from time import monotonic
 from typing import Any
@@ -116,7 +117,15 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         middlewares=(requests.middleware,),
     )
     runner = build_runner(app, settings, on_failure=log.failed, shutdown_timeout=SHUTDOWN)
+    tasks.spawn(_let_go(store, settings.conversation_age), name="let go of conversations")
     return Gateway(requests=requests, runner=runner, close=close)
+
+
+async def _let_go(store: Store, age: float) -> None:
+    """Drop conversations that were unused for ``age`` seconds, also while nobody asks for anything."""
+    while True:
+        await asyncio.sleep(max(0.02, min(60.0, age / 20)))
+        store.expire(monotonic())
 
 
 def _limits(settings: Settings) -> PoolLimits:
