@@ -99,7 +99,8 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         return await read_body(request, max_decoded=settings.max_body)
 
     def identify(request: web.Request) -> bytes:
-        return driver.identity(header_pairs(request.raw_headers), presented(request))
+        query = request.raw_path.partition("?")[2]
+        return driver.identity(header_pairs(request.raw_headers), presented(request), query)
 
     def deleted(identity: bytes, response_id: str) -> None:
         store.delete(identity, response_id)
@@ -108,7 +109,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
     app = build_app(
         settings=settings,
         plain=plain,
-        respond=responder(driver, read, presented, client_timeout=settings.client_timeout),
+        respond=responder(driver, read, presented),
         identify=identify,
         on_deleted=deleted,
         on_failure=log.failed,

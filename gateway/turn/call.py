@@ -22,6 +22,11 @@ class Call:
     token: str | None
     received: float
 
+    @property
+    def query(self) -> str:
+        """The query of the request target, as received; empty without one."""
+        return self.target.partition("?")[2]
+
     def header(self, name: str) -> str | None:
         """The first value of a header, by lower-case name."""
         return next((value for key, value in self.headers if key.lower() == name), None)

@@ -30,6 +30,9 @@ from gateway.upstream.socket_pool import SocketPool
 _RETRY_AFTER = 1
 """Seconds after which a turn that found the gateway full may come again."""
 
+# Stands among the headers where callers are told apart; the space keeps it from being one.
+_QUERY = "url query"
+
 # What the SDKs send by themselves on every request; any other key asks for a promise that a socket cannot keep.
 _AUTOMATIC_KEY = re.compile(r"stainless-", re.ASCII)
 
@@ -103,15 +106,16 @@ class TurnDriver:
                 retry_after=_RETRY_AFTER,
             )
         request = read_request(call.body, self.digester)
-        return Turn(self, call, self.identity(call.headers, call.token), request)
+        return Turn(self, call, self.identity(call.headers, call.token, call.query), request)
 
-    def identity(self, headers: Headers, token: str | None) -> bytes:
-        """Whose request this is: sockets and conversations of one identity are never used for another."""
-        return identity_digest(self._key, self.upstream, headers, self._settings.per_request_headers, token)
+    def identity(self, headers: Headers, token: str | None, query: str) -> bytes:
+        """Whose request this is: sockets and conversations of one identity are never used for another.
 
-    def deleted(self, headers: Headers, token: str | None, response_id: str) -> None:
-        """The client deleted a stored response: nothing may continue it."""
-        self.store.delete(self.identity(headers, token), response_id)
+        The client's own ``query`` is a part of the upstream's URL: a socket has the one that it was opened with, and a key or
+        a version may stand there.
+        """
+        told = _with_query(headers, query)
+        return identity_digest(self._key, self.upstream, told, self._settings.per_request_headers, token)
 
     def begin(self) -> None:
         """A turn starts."""
@@ -134,7 +138,7 @@ class TurnDriver:
         if request.stream and self.clock() < self._learned.lacks_setup_until:
             return Reason.NOT_UPGRADABLE
         volatile = self._volatile.observe(
-            self.upstream, call.headers, settings.per_request_headers, call.token
+            self.upstream, _with_query(call.headers, call.query), settings.per_request_headers, call.token
         )
         if volatile is None:
             return None
@@ -201,3 +205,7 @@ class TurnDriver:
             return ()
         told = (("x-upwire-mode", mode),)
         return told if reason is None else (*told, ("x-upwire-reason", reason.value))
+
+
+def _with_query(headers: Headers, query: str) -> Headers:
+    return (*headers, (_QUERY, query)) if query else headers

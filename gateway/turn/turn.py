@@ -361,8 +361,7 @@ class Turn:
     # -- what goes along
 
     def _target(self) -> Target:
-        query = self._call.target.partition("?")[2]
-        url = socket_url(self._driver.upstream, query)
+        url = socket_url(self._driver.upstream, self._call.query)
         return Target(url, handshake_headers(self._call.headers), self._identity)
 
     def _headers(self, content_type: str) -> Headers:
