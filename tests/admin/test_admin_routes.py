@@ -50,6 +50,8 @@ async def test_statistics_are_json_that_nobody_caches(admin):
             "conversations",
             "recoveries",
             "latency_ms",
+            "upstream",
+            "sockets",
         }
 
 

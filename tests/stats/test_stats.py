@@ -99,7 +99,7 @@ def test_every_name_is_there_before_the_first_turn():
     )
     assert seen["recoveries"] == {"full_resend": 0, "reconnect": 0, "http_fallback": 0, "replay": 0}
     nothing = {"p50": None, "p95": None, "p99": None}
-    assert seen["latency_ms"] == {"first_event": nothing, "added": nothing}
+    assert seen["latency_ms"] == {"first_event": nothing, "added": nothing, "duration": nothing}
     assert (seen["version"], seen["uptime_seconds"]) == ("9", 1.5)
 
 

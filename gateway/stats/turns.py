@@ -1,43 +1,22 @@
-"""What is counted about turns: the numbers behind ``/stats``. No clock: durations are given in seconds by the caller.
-
-Everything counted has a fixed set of names, so that no client can make it grow.
-"""
+"""Counting turns. No clock: durations are given in seconds by the caller."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from gateway.stats.histogram import FAST, TURNS, WAITS, Histogram
+from gateway.stats.models import model_label
+from gateway.stats.reasons import REASONS, RECOVERIES
 
 Mode = Literal["delta", "full", "http"]
 Outcome = Literal["ok", "failed", "cancelled"]
 
 MODES: tuple[Mode, ...] = ("delta", "full", "http")
-
-REASONS = (
-    "new_conversation",  # nothing known shares its beginning
-    "history_changed",  # shares a prefix through an output item with a known transcript, then differs
-    "reasoning_omitted",  # would have been a delta, had the client resent the reasoning items
-    "settings_changed",
-    "no_new_items",  # equals a transcript, and no older parent is usable
-    "parent_lost",  # its socket is gone
-    "parent_superseded",  # no longer its socket's newest response
-    "parent_busy",
-    "not_found",  # the upstream forgot it
-    "delta_refused",  # the upstream refused the delta, and was sent the whole
-    "connection_lost",  # a reused socket was dead, and the turn was repeated
-    "too_large",
-    "not_upgradable",  # means something else on a socket, or nothing there
-    "client_parent",  # the client gave its own previous_response_id
-    "no_socket",  # none came free in time
-    "upgrade_refused",  # also dial, TLS and name resolution failures
-    "disabled",  # switched off by a setting
-)
-"""Every reason for which a turn is not a delta: a closed set."""
-
-RECOVERIES = ("full_resend", "reconnect", "http_fallback", "replay")
+OUTCOMES: tuple[Outcome, ...] = ("ok", "failed", "cancelled")
 
 SAMPLES = 2048
 """How many of the newest durations the percentiles are taken over."""
@@ -50,7 +29,9 @@ class TurnRecord:
     ``reason`` is one of REASONS unless the mode is delta, then None. ``client_in`` is the decoded size of the client's body and
     ``upstream_out`` the size of everything sent upstream for it, repeats included, both in bytes. ``first_event`` (request read
     to first upstream event), ``added`` (the gateway's own part of the time; None where dials, waits, repeats or plain HTTP make
-    it meaningless) and ``total`` are in seconds. ``model`` is the client's text: it is never used as a label.
+    it meaningless), ``waited`` (for a socket, dialling included; None where none was asked for) and ``total`` are in seconds.
+    ``model`` is the client's text: only ``model_label`` of it is a label. ``trace`` is the W3C trace context that came with the
+    request, if it is well-formed.
     """
 
     mode: Mode
@@ -64,6 +45,8 @@ class TurnRecord:
     total: float
     recoveries: tuple[str, ...]
     model: str
+    waited: float | None = None
+    trace: str | None = None
 
 
 class Stats:
@@ -73,13 +56,19 @@ class Stats:
         self.modes: dict[str, int] = dict.fromkeys(MODES, 0)
         self.reasons: dict[str, int] = dict.fromkeys(REASONS, 0)
         self.recoveries: dict[str, int] = dict.fromkeys(RECOVERIES, 0)
+        self.by_model: Counter[tuple[str, str, str]] = Counter()
         self.failed = 0
         self.cancelled = 0
         self.in_flight = 0
         self.client_in = 0
         self.upstream_out = 0
+        self.first_event = {mode: Histogram(TURNS) for mode in MODES}
+        self.duration = {mode: Histogram(TURNS) for mode in MODES}
+        self.added = Histogram(FAST)
+        self.waited = Histogram(WAITS)
         self._first_event: deque[float] = deque(maxlen=SAMPLES)
         self._added: deque[float] = deque(maxlen=SAMPLES)
+        self._duration: deque[float] = deque(maxlen=SAMPLES)
 
     def begin(self) -> None:
         """Count a turn as running."""
@@ -98,6 +87,7 @@ class Stats:
             self.recoveries[recovery]
         self.in_flight -= 1
         self.modes[record.mode] = mode
+        self.by_model[record.mode, record.outcome, model_label(record.model)] += 1
         if record.reason is not None:
             self.reasons[record.reason] += 1
         for recovery in record.recoveries:
@@ -106,15 +96,31 @@ class Stats:
         self.cancelled += record.outcome == "cancelled"
         self.client_in += record.client_in
         self.upstream_out += record.upstream_out
+        self._time(record)
+
+    def _time(self, record: TurnRecord) -> None:
+        self.duration[record.mode].add(record.total)
+        self._duration.append(record.total)
+        if record.waited is not None:
+            self.waited.add(record.waited)
         if record.first_event is not None:
+            self.first_event[record.mode].add(record.first_event)
             self._first_event.append(record.first_event)
         if record.added is not None:
+            self.added.add(record.added)
             self._added.append(record.added)
 
     def snapshot(
-        self, *, connections: Mapping[str, Any], conversations: Mapping[str, Any], uptime: float, version: str
+        self,
+        *,
+        connections: Mapping[str, Any],
+        conversations: Mapping[str, Any],
+        uptime: float,
+        version: str,
+        upstream: Mapping[str, Any] | None = None,
+        sockets: Sequence[Mapping[str, Any]] = (),
     ) -> dict[str, Any]:
-        """The value of ``/stats``; ``connections`` and ``conversations`` come from those who hold them, ``uptime`` in seconds."""
+        """The value of ``/stats``; what is not about turns comes from those who hold it, ``uptime`` is in seconds."""
         return {
             "version": version,
             "uptime_seconds": round(uptime, 3),
@@ -137,7 +143,10 @@ class Stats:
             "latency_ms": {
                 "first_event": percentiles_ms(self._first_event),
                 "added": percentiles_ms(self._added),
+                "duration": percentiles_ms(self._duration),
             },
+            "upstream": dict(upstream or {}),
+            "sockets": [dict(each) for each in sockets],
         }
 
 
