@@ -1,0 +1,39 @@
+"""What is counted about turns: the numbers behind ``/stats``, ``/metrics`` and the dashboard.
+
+Everything counted has a fixed set of names, so that no client can make it grow.
+"""
+
+from gateway.stats.histogram import Histogram
+from gateway.stats.models import MODELS, OTHER, model_label
+from gateway.stats.reasons import CLOSED_TEXTS, REASON_TEXTS, REASONS, RECOVERIES, RECOVERY_TEXTS, Explained
+from gateway.stats.turns import (
+    MODES,
+    OUTCOMES,
+    SAMPLES,
+    Mode,
+    Outcome,
+    Stats,
+    TurnRecord,
+    percentiles_ms,
+)
+
+__all__ = [
+    "CLOSED_TEXTS",
+    "MODELS",
+    "MODES",
+    "OTHER",
+    "OUTCOMES",
+    "REASONS",
+    "REASON_TEXTS",
+    "RECOVERIES",
+    "RECOVERY_TEXTS",
+    "SAMPLES",
+    "Explained",
+    "Histogram",
+    "Mode",
+    "Outcome",
+    "Stats",
+    "TurnRecord",
+    "model_label",
+    "percentiles_ms",
+]
