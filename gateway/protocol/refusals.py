@@ -26,6 +26,8 @@ class Cause(Enum):
     """The parent is gone. Nothing ran; the whole input without a parent can be sent."""
     CONNECTION_LIMIT = auto()
     """The socket is too old for new work. Nothing ran; another socket can take it."""
+    UNSUPPORTED = auto()
+    """A field of the request is not taken here. Nothing ran; over plain HTTP the same field may be welcome."""
     OTHER = auto()
     """The upstream's verdict on the request, or its own trouble."""
 
@@ -36,7 +38,8 @@ class Refusal:
 
     ``body`` is JSON, the upstream's own error object where it sent one. ``headers`` are those that came inside the error
     (rate limits, retry-after), without the ones that belong to one connection or one body. ``stated`` tells that the upstream
-    itself gave the status: only such an error may leave its socket usable.
+    itself gave the status: only such an error may leave its socket usable. ``field`` names the member of the request that is
+    not taken, where ``cause`` says so.
     """
 
     status: int
@@ -45,6 +48,7 @@ class Refusal:
     code: str | None
     cause: Cause
     stated: bool = False
+    field: str | None = None
 
 
 _UNREADABLE = Refusal(
@@ -66,6 +70,8 @@ _NOT_FOUND_TEXT = re.compile(
     r"\b(?:not[ _](?:be[ _])?found|does not exist|no longer (?:available|exists))",
     re.IGNORECASE | re.DOTALL,
 )
+# A member of the request itself; what lies deeper means the same on either transport.
+_UNSUPPORTED_TEXT = re.compile(r"(?:Unsupported|Unknown) parameter: '?([a-z_]{1,64})(?:'|\.?\Z| )")
 _DEPTH = 4
 _HTTP_ERRORS = range(400, 600)
 
@@ -120,8 +126,15 @@ def refusal_of(event: bytes) -> Refusal:
     stated = _stated_status(layers)
     cause = _cause(code, message, stated)
     status = stated or _derived_status(code, error.get("type"), cause)
+    field = _unsupported(message, status) if cause is Cause.OTHER else None
     return Refusal(
-        status, _body(event, path, error, status, message), _headers(layers), code, cause, stated is not None
+        status,
+        _body(event, path, error, status, message),
+        _headers(layers),
+        code,
+        cause if field is None else Cause.UNSUPPORTED,
+        stated is not None,
+        field,
     )
 
 
@@ -178,6 +191,11 @@ def _cause(code: str | None, message: str | None, stated: int | None) -> Cause:
     if message is not None and stated in (None, 400, 404) and _NOT_FOUND_TEXT.search(message):
         return Cause.NOT_FOUND
     return Cause.OTHER
+
+
+def _unsupported(message: str | None, status: int) -> str | None:
+    found = _UNSUPPORTED_TEXT.match(message) if message is not None and status == 400 else None
+    return None if found is None else found[1]
 
 
 def _derived_status(code: str | None, kind: Any, cause: Cause) -> int:

@@ -1,7 +1,7 @@
 """When a turn is tried again, hidden from the client: decisions only.
 
 The rules, in order of need. What was refused or never written did not run, and is tried again. A delta of ours that the
-upstream refuses is sent once in full. A reused socket that turns out to have been dead is worth one repeat. Whatever else was
+upstream refuses is sent once in full, and a field that it does not take on a socket goes over plain HTTP. A reused socket that turns out to have been dead is worth one repeat. Whatever else was
 written and then lost may have run, so the client decides. At most two tries that the upstream may have begun, four in all.
 """
 
@@ -53,6 +53,8 @@ def after_refusal(refusal: Refusal, *, ours: bool) -> Again | None:
     if refusal.cause is Cause.CONNECTION_LIMIT:
         return Again(Way.FRESH, Reason.CONNECTION_LOST, "reconnect")
     if not ours:
+        if refusal.cause is Cause.UNSUPPORTED:
+            return Again(Way.HTTP, Reason.NOT_UPGRADABLE, "http_fallback")
         return None
     if refusal.cause is Cause.NOT_FOUND:
         return Again(Way.FRESH, Reason.NOT_FOUND, "full_resend")
