@@ -55,6 +55,9 @@ class Settings:
     ca_file: str = _setting("", "PEM file with authorities to trust for the upstream, beside the system's.")
     client_cert: str = _setting("", "PEM file with a client certificate and its key for the upstream.")
     expose_mode: bool = _setting(True, "Add the response headers x-upwire-mode and x-upwire-reason.")
+    server_timing: bool = _setting(
+        True, "Add the response header server-timing with the milliseconds that the gateway itself took."
+    )
     allowed_hosts: tuple[str, ...] = _setting(
         (), "Further Host names to answer to, beside loopback names and the listening address."
     )

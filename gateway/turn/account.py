@@ -12,16 +12,27 @@ from gateway.stats import Mode, Outcome, TurnRecord
 class Account:
     """Times are read from ``clock`` in seconds; ``received`` is when the request's body was complete."""
 
-    def __init__(self, clock: Callable[[], float], received: float, client_in: int, model: str) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        received: float,
+        client_in: int,
+        model: str,
+        trace: str | None = None,
+    ) -> None:
         self._clock = clock
         self._received = received
         self._client_in = client_in
         self._model = model
+        self._trace = trace
+        self._asked = False
         self._paused_at: float | None = None
         self._paused = 0.0
         self._sent_at: float | None = None
         self._event_at: float | None = None
+        self._answered_at: float | None = None
         self._written_at: float | None = None
+        self._collected = False
         self._upstream_out = 0
         self._recoveries: list[str] = []
         self._outcome: Outcome | None = None
@@ -37,6 +48,7 @@ class Account:
 
     def pause(self) -> None:
         """The gateway waits for a socket: not its own time."""
+        self._asked = True
         self._paused_at = self._clock()
 
     def resume(self) -> None:
@@ -59,14 +71,23 @@ class Account:
         self._sent_at = self._clock()
 
     def event(self) -> None:
-        """Something of the answer arrived; the first time counts."""
+        """Something of the answer arrived."""
+        self._answered_at = self._clock()
         if self._event_at is None:
-            self._event_at = self._clock()
+            self._event_at = self._answered_at
 
     def written(self) -> None:
         """The first piece of the answer is with the client's connection."""
         if self._written_at is None:
             self._written_at = self._clock()
+
+    def collected(self) -> None:
+        """The answer is given in one piece, so only what follows its last event is the gateway's own time."""
+        self._collected = True
+
+    def added_until_now(self) -> float | None:
+        """The gateway's own time if the answer were written now, in seconds; None where that has no meaning."""
+        return self._added(self._clock())
 
     def tried_again(self, recovery: str | None) -> None:
         """The try failed and another follows."""
@@ -95,15 +116,18 @@ class Account:
             client_in=self._client_in,
             upstream_out=self._upstream_out,
             first_event=None if self._event_at is None else self._event_at - self._received,
-            added=self._added(),
+            added=self._added(self._written_at),
             total=self._clock() - self._received,
             recoveries=tuple(self._recoveries),
             model=self._model,
+            waited=self._paused if self._asked else None,
+            trace=self._trace,
         )
 
-    def _added(self) -> float | None:
+    def _added(self, written_at: float | None) -> float | None:
         if self.turn_mode == "http" or self._recoveries:
             return None
-        if self._sent_at is None or self._event_at is None or self._written_at is None:
+        answered_at = self._answered_at if self._collected else self._event_at
+        if self._sent_at is None or answered_at is None or written_at is None:
             return None
-        return (self._sent_at - self._received - self._paused) + (self._written_at - self._event_at)
+        return (self._sent_at - self._received - self._paused) + (written_at - answered_at)

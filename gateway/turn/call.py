@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gateway.upstream.plain import PlainResponse
 
 Headers = tuple[tuple[str, str], ...]
+
+# Version ff and ids of nothing but zeros are invalid.
+_TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,11 @@ class Call:
     def header(self, name: str) -> str | None:
         """The first value of a header, by lower-case name."""
         return next((value for key, value in self.headers if key.lower() == name), None)
+
+    def trace(self) -> str | None:
+        """The W3C trace context in ``traceparent``, if there is one and it is well-formed; it can hold nothing but hex digits."""
+        value = self.header("traceparent") or ""
+        return value if _TRACE.fullmatch(value) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,12 +199,16 @@ class TurnDriver:
             "parent_ignored", remedy="this upstream does not continue responses; turns are sent in full"
         )
 
-    def own_headers(self, mode: str, reason: Reason | None) -> Headers:
-        """The headers that say how a turn went, unless switched off."""
-        if not self._settings.expose_mode:
-            return ()
-        told = (("x-upwire-mode", mode),)
-        return told if reason is None else (*told, ("x-upwire-reason", reason.value))
+    def own_headers(self, mode: str, reason: Reason | None, added: float | None) -> Headers:
+        """The headers that say how a turn went, and the time in seconds that the gateway added, unless switched off."""
+        told: list[tuple[str, str]] = []
+        if self._settings.expose_mode:
+            told.append(("x-upwire-mode", mode))
+            if reason is not None:
+                told.append(("x-upwire-reason", reason.value))
+        if self._settings.server_timing and added is not None:
+            told.append(("server-timing", f"upwire;dur={added * 1000:.3f}"))
+        return tuple(told)
 
 
 def _with_query(headers: Headers, query: str) -> Headers:

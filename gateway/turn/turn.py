@@ -76,7 +76,8 @@ class Turn:
         self._pending: list[bytes] = []
         self._erred = False
         self._violated = False
-        self.account = Account(driver.clock, call.received, len(call.body), request.model)
+        self._not_taken: str | None = None
+        self.account = Account(driver.clock, call.received, len(call.body), request.model, call.trace())
 
     async def __aenter__(self) -> Self:
         self._driver.begin()
@@ -331,6 +332,7 @@ class Turn:
         self._pending.clear()
         ending = self._exchange.ending
         if ending is None:
+        self.account.collected()
             raise UpstreamLost(_LOST_TEXT, code=_LOST_CODE)
         if ending.refusal is not None:
             refusal = ending.refusal
@@ -376,7 +378,8 @@ class Turn:
         return *(pair for pair in self._headers(_JSON) if pair[0] not in given), *refusal.headers
 
     def _own_headers(self) -> Headers:
-        return self._driver.own_headers(self.account.turn_mode, self.account.reason)
+        account = self.account
+        return self._driver.own_headers(account.turn_mode, account.reason, account.added_until_now())
 
 
 _JSON = "application/json"

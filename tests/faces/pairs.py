@@ -112,6 +112,6 @@ def same_face(one, other):
     if one.answer is None:
         assert other.raw == one.raw
     gained = other.headers.keys() - one.headers.keys()
-    assert gained <= {"x-upwire-mode", "x-upwire-reason", "x-request-id"}
+    assert gained <= {"x-upwire-mode", "x-upwire-reason", "x-request-id", "server-timing"}
     lost = {name for name in one.headers.keys() - other.headers.keys() if not ONLY_OVER_HTTP.fullmatch(name)}
     assert not lost

@@ -11,7 +11,7 @@ from tests.faces.pairs import TOOLS, USER, pair, plain
 from tests.faces.raw_client import RawClient
 
 BODY = {"model": "gpt-5", "input": [USER], "tools": TOOLS}
-OWN = {"x-upwire-mode", "x-upwire-reason", "x-request-id"}
+OWN = {"x-upwire-mode", "x-upwire-reason", "x-request-id", "server-timing"}
 # What every answer of the API has and no event carries over a socket.
 NOT_OVER_A_SOCKET = {
     "openai-processing-ms", "openai-version", "x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "server",
