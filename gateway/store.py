@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import xxhash
+
+from gateway.conversation.beginnings import Beginnings
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind
 from gateway.conversation.plan import Plan, Rules, plan
-from gateway.conversation.request import Request
-from gateway.conversation.tree import Transcript, Tree, Walk
+from gateway.conversation.request import Request, Spelling
+from gateway.conversation.tree import Known, Transcript, Tree, Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class _Realm:
 
     tree: Tree = field(default_factory=Tree)
     by_response: dict[str, Transcript] = field(default_factory=dict)
+    beginnings: Beginnings = field(default_factory=Beginnings)
 
 
 class Store:
@@ -53,12 +57,17 @@ class Store:
         """Items kept, each shared one counted once."""
         return self._items
 
+    def beginning(self, identity: bytes, text: memoryview, hasher: xxhash.xxh3_128) -> Known | None:
+        """The longest known beginning of the raw items ``text``, which ``hasher`` (fresh) is used to digest."""
+        realm = self._realms.get(identity)
+        return realm.beginnings.find(text, hasher) if realm is not None else None
+
     def plan(self, identity: bytes, request: Request, rules: Rules) -> Plan:
         """What ``request`` may continue among the transcripts of its identity."""
         realm = self._realms.get(identity)
         if realm is None:
             return plan(request, lambda _: Walk((), met_answer=False), rules)
-        walk = partial(realm.tree.walk, request.facts, references=request.store)
+        walk = partial(realm.tree.walk, request.facts, references=request.store, after=request.after)
         return plan(request, walk, rules)
 
     def get(self, identity: bytes, response_id: str) -> Transcript | None:
@@ -77,6 +86,7 @@ class Store:
         fields: FieldFacts,
         stored: bool,
         now: float,
+        spelling: Spelling | None = None,
     ) -> Transcript | None:
         """Record a completed response: the upstream now holds ``base``'s items, ``sent`` and ``answered``.
 
@@ -101,6 +111,8 @@ class Store:
         )
         self._items += realm.tree.items - before
         realm.by_response[response_id] = transcript
+        if spelling is not None:
+            realm.beginnings.add(spelling, transcript)
         self._by_use[identity, response_id] = transcript
         self._shrink(now)
         return transcript
@@ -120,8 +132,14 @@ class Store:
         realm.tree.remove(transcript)
         self._items += realm.tree.items - before
         del realm.by_response[response_id]
+        realm.beginnings.forget(response_id)
         if not realm.by_response:
             del self._realms[identity]
+
+    def outgrown(self, identity: bytes, response_id: str) -> None:
+        """A longer request of the same conversation is recognised instead of this one's."""
+        if (realm := self._realms.get(identity)) is not None:
+            realm.beginnings.forget(response_id)
 
     def delete(self, identity: bytes, response_id: str) -> None:
         """The client deleted a response upstream: drop it and every transcript that is chained through it."""

@@ -7,33 +7,13 @@ duplicate key has no canonical form, because readers disagree about which of the
 from __future__ import annotations
 
 import json
-from hashlib import blake2b
 from typing import Any
 
 import orjson
 
-DIGEST_SIZE = 16
-
 
 class Ambiguous(ValueError):
     """The text is no strict JSON, or has a duplicate key: it can only be compared byte for byte."""
-
-
-class Digester:
-    """Keyed digests, so that nobody outside the process can construct two texts with the same one."""
-
-    __slots__ = ("_base",)
-
-    def __init__(self, key: bytes) -> None:
-        self._base = blake2b(key=key, digest_size=DIGEST_SIZE)
-
-    def digest(self, *parts: bytes) -> bytes:
-        """The digest of the parts, each prefixed with its length so that borders count."""
-        state = self._base.copy()
-        for part in parts:
-            state.update(len(part).to_bytes(8, "big"))
-            state.update(part)
-        return state.digest()
 
 
 def read_exactly(text: bytes) -> Any:

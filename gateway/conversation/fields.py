@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 
-from gateway.conversation.canonical import Ambiguous, Digester, canonical_text
+from gateway.conversation.canonical import Ambiguous, canonical_text
+from gateway.conversation.digests import Digester
 from gateway.protocol.raw import Member
 
 # Left out of every comparison: the input itself, and what says how the answer travels.
@@ -58,7 +59,7 @@ def field_facts(members: Iterable[Member], digester: Digester) -> FieldFacts:
     values: dict[str, bytes] = {}
     for member in members:
         if member.name not in _NOT_SETTINGS and member.value != b"null":
-            value = _canonical(member.value)
+            value = _canonical(bytes(member.value))
             if value != b"null" and value not in _DEFAULTS.get(member.name, ()):
                 values[member.name] = value
     binding = [values.get(name, b"") for name in _BINDING]

@@ -14,13 +14,8 @@ from typing import Any
 
 import orjson
 
-from gateway.conversation.canonical import (
-    Ambiguous,
-    Digester,
-    canonical_text,
-    read_exactly,
-    write_canonically,
-)
+from gateway.conversation.canonical import Ambiguous, canonical_text, read_exactly, write_canonically
+from gateway.conversation.digests import Digester
 
 
 class Level(IntEnum):
@@ -29,6 +24,10 @@ class Level(IntEnum):
     EXACT = 0
     EQUIVALENT = 1
     LENIENT = 2
+
+
+class Unreadable(ValueError):
+    """The item is not even text in UTF-8; the request that holds it can only go as it came."""
 
 
 class Kind(IntEnum):
@@ -74,7 +73,7 @@ _TEXT_EXTRAS = ("annotations", "logprobs", "parsed")
 
 
 def facts_of(item: bytes, digester: Digester) -> ItemFacts:
-    """The facts of one raw item. Never fails: an item without a canonical form is compared byte for byte."""
+    """The facts of one raw item; one without a canonical form is compared byte for byte. Raises Unreadable."""
     try:
         value = read_exactly(item)
         if not isinstance(value, dict):
@@ -103,6 +102,10 @@ def refers_to(client: ItemFacts, held: ItemFacts) -> bool:
 
 
 def _opaque(item: bytes, digester: Digester) -> ItemFacts:
+    try:
+        item.decode()
+    except UnicodeDecodeError:
+        raise Unreadable("not UTF-8") from None
     return ItemFacts(Kind.ITEM, digester.digest(b"raw", item))
 
 

@@ -53,7 +53,7 @@ def plan(request: Request, walk: Callable[[Level], Walk], rules: Rules) -> Plan:
 
 def _refusal(request: Request, match: Match, rules: Rules) -> Reason | None:
     """Why a matching transcript cannot be continued by this request."""
-    if match.consumed == len(request.items):
+    if match.consumed == request.skipped + len(request.items):
         return Reason.NO_NEW_ITEMS
     if not allows_delta(match.transcript.fields, request.fields, any_change=rules.any_change_is_full):
         return Reason.SETTINGS_CHANGED
@@ -61,4 +61,4 @@ def _refusal(request: Request, match: Match, rules: Rules) -> Reason | None:
 
 
 def _would_match(request: Request, found: Walk) -> bool:
-    return any(match.consumed < len(request.items) for match in found.matches)
+    return any(match.consumed < request.skipped + len(request.items) for match in found.matches)

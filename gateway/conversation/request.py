@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import orjson
 
-from gateway.conversation.canonical import Digester
-from gateway.conversation.fields import FieldFacts, field_facts
-from gateway.conversation.items import ItemFacts, facts_of
-from gateway.protocol.raw import Member, NotSliceable, split_array, split_object
+from gateway.conversation.fields import FieldFacts
+from gateway.conversation.items import ItemFacts
+from gateway.conversation.tree import Known
+from gateway.protocol.raw import Member
 
 # Asynchronous or server-assembled requests: their context or their answer is not what this exchange carries.
 _ELSEWHERE = ("background_options", "conversation", "prompt")
@@ -18,21 +19,39 @@ _SOCKET_FIELDS = ("type", "stream_id", "generate")
 
 
 @dataclass(frozen=True, slots=True)
+class Spelling:
+    """How a request spelled its items: the length and the digest of their raw text, and how many they are."""
+
+    length: int
+    digest: bytes
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One request that can go over a socket.
 
     ``members`` are the body's members as the client wrote them. ``items`` are the raw elements of ``input`` (a string input is
     one user message) and ``facts`` belongs to them one by one. ``client_parent`` is the client's own ``previous_response_id``.
+    ``spelling`` is None where the items are not in one piece. With ``after`` the request was recognised by its beginning:
+    ``items``, ``facts`` and the member ``input`` hold only what follows the known items, so it can only be sent as a delta.
     """
 
     members: tuple[Member, ...]
-    items: tuple[bytes, ...]
+    items: tuple[bytes | msgspec.Raw, ...]
     facts: tuple[ItemFacts, ...]
     fields: FieldFacts
     model: str
     stream: bool
     store: bool
     client_parent: str | None
+    spelling: Spelling | None = None
+    after: Known | None = None
+
+    @property
+    def skipped(self) -> int:
+        """How many items of the client's input come before ``items``."""
+        return self.after.items if self.after is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,38 +63,8 @@ class NotUpgradable:
     model: str = ""
 
 
-def read_request(body: bytes, digester: Digester) -> Request | NotUpgradable:
-    """Read a decoded request body. Never fails: what cannot be read strictly goes over plain HTTP, byte for byte."""
-    try:
-        body.decode()
-        members = split_object(body)
-    except (UnicodeDecodeError, NotSliceable):
-        return NotUpgradable("body")
-    values = {member.name: member.value for member in members}
-    model = _text(values.get("model")) or ""
-    if (refused := _refusal(values)) is not None:
-        return NotUpgradable(refused, values.get("stream") == b"true", model)
-    source = values["input"]
-    if source[:1] == b'"':
-        items: tuple[bytes, ...] = (b'{"type":"message","role":"user","content":' + source + b"}",)
-    else:
-        try:
-            items = split_array(source)
-        except NotSliceable:
-            return NotUpgradable("input", values.get("stream") == b"true", model)
-    return Request(
-        members=members,
-        items=items,
-        facts=tuple(facts_of(item, digester) for item in items),
-        fields=field_facts(members, digester),
-        model=model,
-        stream=values.get("stream") == b"true",
-        store=values.get("store") != b"false",
-        client_parent=_text(values.get("previous_response_id")),
-    )
-
-
-def _refusal(values: dict[str, bytes]) -> str | None:
+def refusal_of(values: dict[str, bytes | memoryview]) -> str | None:
+    """The name of the member that only plain HTTP can carry, if there is one among these raw values."""
     for name in _SOCKET_FIELDS:
         if name in values:
             return name
@@ -91,12 +80,13 @@ def _refusal(values: dict[str, bytes]) -> str | None:
         return "stream_options"
     if values.get("input", b"")[:1] not in {b'"', b"["}:
         return "input"
-    if values.get("previous_response_id", b"null") != b"null" and not _text(values["previous_response_id"]):
+    if values.get("previous_response_id", b"null") != b"null" and not text_of(values["previous_response_id"]):
         return "previous_response_id"
     return None
 
 
-def _text(value: bytes | None) -> str | None:
+def text_of(value: bytes | memoryview | None) -> str | None:
+    """The value of a member that is a string, else None."""
     if value is None or value[:1] != b'"':
         return None
     try:

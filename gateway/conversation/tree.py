@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import xxhash
+
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind, Level, equal, refers_to
 
@@ -76,6 +78,7 @@ class Transcript:
     """A completed response that later requests may continue, and where its items end in the tree.
 
     ``chained`` is the transcript that its request named as parent, if any. ``used`` is the time of last use in seconds.
+    ``asked`` is the depth behind the items of its own request, before its answer.
     """
 
     response_id: str
@@ -85,6 +88,14 @@ class Transcript:
     stored: bool
     chained: Transcript | None
     used: float
+    asked: int
+
+    def place_asked(self) -> tuple[Segment, int]:
+        """The place in the tree behind the items of its own request."""
+        segment = self.segment
+        while segment.parent is not None and segment.start >= self.asked:
+            segment = segment.parent
+        return segment, self.asked
 
     def held(self) -> tuple[ItemFacts, ...]:
         """The facts of all items that the upstream holds, first to last."""
@@ -96,6 +107,19 @@ class Transcript:
             depth = segment.start
             segment = segment.parent
         return tuple(fact for part in reversed(parts) for fact in part)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The items that an earlier request, ``transcript``'s own, consisted of, recognised by their raw text.
+
+    ``length`` is that of the text in bytes, ``items`` how many items it holds, ``hasher`` has digested it so far.
+    """
+
+    transcript: Transcript
+    length: int
+    items: int
+    hasher: xxhash.xxh3_128
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +147,21 @@ class Tree:
         self.root = Segment(None, 0, (), 0, after_answer=False)
         self.items = 0
 
-    def walk(self, request: Sequence[ItemFacts], level: Level, *, references: bool) -> Walk:
+    def walk(
+        self, request: Sequence[ItemFacts], level: Level, *, references: bool, after: Known | None = None
+    ) -> Walk:
         """Find every transcript that is a beginning of ``request`` at this level.
 
-        With ``references`` an ``item_reference`` stands for the held item of that id; only right for stored responses.
+        With ``references`` an ``item_reference`` stands for the held item of that id; only right for stored responses. With
+        ``after`` the request's items are those behind the known ones, and the walk begins there.
         """
         found: list[Match] = []
         met_answer = False
-        places = _with_skips([(self.root, 0)], level)
-        for consumed, item in enumerate(request, 1):
+        begin, skipped = (self.root, 0), 0
+        if after is not None:
+            begin, skipped = after.transcript.place_asked(), after.items
+        places = _with_skips([begin], level)
+        for consumed, item in enumerate(request, skipped + 1):
             following = [
                 place
                 for at in places
@@ -175,7 +205,7 @@ class Tree:
         if at < len(facts):
             segment = self._branch(segment, depth, facts[at:], max(depth, answer))
             depth = segment.end
-        transcript = Transcript(response_id, segment, depth, fields, stored, chained, now)
+        transcript = Transcript(response_id, segment, depth, fields, stored, chained, now, asked=answer)
         segment.ends.setdefault(depth, []).append(transcript)
         return transcript
 

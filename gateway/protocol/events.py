@@ -27,8 +27,9 @@ TERMINALS = frozenset({"response.completed", "response.failed", "response.incomp
 ALIAS_TERMINAL = "response.done"
 """What some upstreams send in place of the terminal event; which one it stands for is in ``response.status``."""
 
-ERRORS = frozenset({"error", "response.error"})
-"""Errors that are not a lifecycle event: a refusal as first event, a break later."""
+ERROR = "error"
+ERRORS = frozenset({ERROR, "response.error"})
+"""Errors that are not a lifecycle event: a refusal as first event, a break later. HTTP streams know the first name only."""
 
 KEEPALIVE = "keepalive"
 """Sent by the API during long silences, with a sequence number of its own."""

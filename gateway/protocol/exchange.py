@@ -14,6 +14,7 @@ import msgspec
 from gateway.protocol.ending import Ending, array_of, as_failed, raw_at, slice_at, text_at, with_member
 from gateway.protocol.events import (
     ALIAS_TERMINAL,
+    ERROR,
     ERRORS,
     KEEPALIVE,
     LIFECYCLE,
@@ -218,12 +219,15 @@ class Exchange:
         if head.stream_id is not msgspec.UNSET:
             found = places(event)
             event = splice(event, [removal(found, "stream_id")])
-        if kind in ERRORS:
-            self.ending = self._error_ending(event)
-            self._step(Signal.ERROR)
-        else:
+        if kind not in ERRORS:
             self._step(Signal.PROGRESS)
-        return self._relay(kind, event)
+            return self._relay(kind, event)
+        self.ending = self._error_ending(event)
+        self._step(Signal.ERROR)
+        if kind != ERROR:
+            # An event of this name ends no stream over HTTP: clients would take what came so far for all there is.
+            event = splice(event, [with_member(event, places(event), "type", msgspec.json.encode(ERROR))])
+        return self._relay(ERROR, event)
 
     def _lifecycle(self, head: Head, event: bytes) -> Outcome:
         found = places(event)

@@ -8,6 +8,8 @@ import msgspec
 
 from gateway.protocol.raw import Member
 
+Piece = bytes | memoryview | msgspec.Raw
+
 _DROPPED = frozenset({"stream", "background"})
 """A socket always streams and never works in the background; the API asks clients not to send these there."""
 
@@ -15,7 +17,10 @@ _SOCKET_ONLY = frozenset({"type", "stream_id", "generate"})
 
 
 def create_frame(
-    members: Iterable[Member], *, previous_response_id: str | None, items: Sequence[bytes] | None
+    members: Iterable[Member],
+    *,
+    previous_response_id: str | None,
+    items: Sequence[bytes | msgspec.Raw] | None,
 ) -> bytes:
     """A ``response.create`` frame of the members of a request body, each byte for byte and in the client's order.
 
@@ -25,7 +30,7 @@ def create_frame(
     The caller must not pass bodies with members that mean something else on a socket (``type``, ``stream_id``,
     ``generate``): raises ValueError.
     """
-    pieces: list[bytes] = [b'{"type":"response.create"']
+    pieces: list[Piece] = [b'{"type":"response.create"']
     parent = None if previous_response_id is None else msgspec.json.encode(previous_response_id)
     waiting = items
     for member in members:
@@ -37,7 +42,7 @@ def create_frame(
             _add_items(pieces, waiting)
             waiting = None
             continue
-        value = member.value
+        value: Piece = member.value
         if member.name == "previous_response_id" and parent is not None:
             value, parent = parent, None
         pieces += (b",", msgspec.json.encode(member.name), b":", value)
@@ -49,7 +54,7 @@ def create_frame(
     return b"".join(pieces)
 
 
-def _add_items(pieces: list[bytes], items: Sequence[bytes]) -> None:
+def _add_items(pieces: list[Piece], items: Sequence[bytes | msgspec.Raw]) -> None:
     pieces.append(b',"input":[')
     for at, item in enumerate(items):
         if at:

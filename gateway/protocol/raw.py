@@ -30,7 +30,7 @@ class Member:
     """One member of an object: its decoded name and the raw bytes of its value."""
 
     name: str
-    value: bytes
+    value: bytes | memoryview
 
 
 def split_object(text: bytes) -> tuple[Member, ...]:
@@ -44,8 +44,17 @@ def split_object(text: bytes) -> tuple[Member, ...]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise NotSliceable("not a JSON object") from None
     members = tuple(Member(name, bytes(value)) for name, value in decoded.items())
-    if not _each_once(text, members):
+    if _starts(text, members) is None:
         raise NotSliceable("duplicate key")
+    return members
+
+
+def split_around(text: bytes, name: str, start: int) -> tuple[Member, ...]:
+    """Like ``split_object``, and raises NotSliceable as well unless the value of member ``name`` begins at ``start``."""
+    members = split_object(text)
+    starts = _starts(text, members) or ()
+    if not any(member.name == name and at == start for member, at in zip(members, starts, strict=True)):
+        raise NotSliceable("the member is elsewhere")
     return members
 
 
@@ -174,21 +183,26 @@ def _expect(text: bytes, at: int, sign: bytes) -> int:
     return _skip(text, at + 1)
 
 
-def _each_once(text: bytes, members: tuple[Member, ...]) -> bool:
-    """Whether ``text`` holds exactly ``members``: a decoder that keeps the last of two equal keys would hide the first."""
+def _starts(text: bytes, members: tuple[Member, ...]) -> list[int] | None:
+    """Where the value of each member begins; None unless ``text`` holds exactly ``members``.
+
+    A decoder that keeps the last of two equal keys would hide the first.
+    """
+    starts: list[int] = []
     at = _skip(text, 0) + 1
     for member in members:
         at = _skip(text, at)
         key = _STRING.match(text, at)
         if key is None or _name(key.group()) != member.name:
-            return False
+            return None
         at = _skip(text, _skip(text, key.end()) + 1)
         if not text.startswith(member.value, at):
-            return False
+            return None
+        starts.append(at)
         at = _skip(text, at + len(member.value))
         if text[at : at + 1] == b",":
             at += 1
-    return text[at : at + 1] == b"}" and _skip(text, at + 1) == len(text)
+    return starts if text[at : at + 1] == b"}" and _skip(text, at + 1) == len(text) else None
 
 
 def _skip(text: bytes, at: int) -> int:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
 
 import structlog
 
-from gateway.conversation.canonical import Digester
+from gateway.conversation.digests import Digester
 from gateway.conversation.items import Level
 from gateway.conversation.plan import Plan, Rules
+from gateway.conversation.reading import Reader
 from gateway.conversation.reasons import Reason
-from gateway.conversation.request import NotUpgradable, Request, read_request
-from gateway.conversation.tree import Transcript
+from gateway.conversation.request import NotUpgradable, Request
+from gateway.conversation.tree import Known, Transcript
 from gateway.errors import Unavailable
 from gateway.settings import Settings
 from gateway.stats import TurnRecord
@@ -29,6 +30,9 @@ from gateway.upstream.socket_pool import SocketPool
 
 _RETRY_AFTER = 1
 """Seconds after which a turn that found the gateway full may come again."""
+
+# Fields that are remembered as taken by plain HTTP only; an upstream has one or two.
+_HTTP_ONLY_FIELDS = 16
 
 # Stands among the headers where callers are told apart; the space keeps it from being one.
 _QUERY = "url query"
@@ -51,12 +55,16 @@ class Counter(Protocol):
 class _Learned:
     """What this upstream taught, and until when it counts.
 
-    ``frame_limit`` is below the configured one; streams go over plain HTTP for lack of setup events; nothing is chained.
+    ``frame_limit`` is below the configured one, and ``frame_taken`` the largest frame that was answered; streams go over plain
+    HTTP for lack of setup events; nothing is chained; ``http_only`` are fields that only plain HTTP takes.
     """
 
     frame_limit: int | None = None
+    frame_limit_until: float = 0.0
+    frame_taken: int = 0
     lacks_setup_until: float = 0.0
     no_chains_until: float = 0.0
+    http_only: dict[str, float] = field(default_factory=dict)
 
 
 class TurnDriver:
@@ -82,7 +90,8 @@ class TurnDriver:
         self.plain = plain
         self.clock = clock
         key = secrets.token_bytes(32)
-        self.digester = Digester(key)
+        self._digester = Digester(key)
+        self.reader = Reader(self._digester)
         self._key = key
         self._settings = settings
         self._counter = counter
@@ -105,8 +114,12 @@ class TurnDriver:
                 code="too_many_turns",
                 retry_after=_RETRY_AFTER,
             )
-        request = read_request(call.body, self.digester)
-        return Turn(self, call, self.identity(call.headers, call.token, call.query), request)
+        identity = self.identity(call.headers, call.token, call.query)
+
+        def known(text: memoryview) -> Known | None:
+            return self.store.beginning(identity, text, self._digester.running())
+
+        return Turn(self, call, identity, self.reader.read(call.body, known))
 
     def identity(self, headers: Headers, token: str | None, query: str) -> bytes:
         """Whose request this is: sockets and conversations of one identity are never used for another.
@@ -136,6 +149,8 @@ class TurnDriver:
         if isinstance(request, NotUpgradable) or (key is not None and not _AUTOMATIC_KEY.match(key)):
             return Reason.NOT_UPGRADABLE
         if request.stream and self.clock() < self._learned.lacks_setup_until:
+            return Reason.NOT_UPGRADABLE
+        if any(self.clock() < self._learned.http_only.get(member.name, 0.0) for member in request.members):
             return Reason.NOT_UPGRADABLE
         volatile = self._volatile.observe(
             self.upstream, _with_query(call.headers, call.query), settings.per_request_headers, call.token
@@ -179,13 +194,27 @@ class TurnDriver:
 
     def frame_limit(self) -> int:
         """The size in bytes from which on a frame is too large."""
-        configured, learned = self._settings.max_frame, self._learned.frame_limit
-        return configured if learned is None else min(configured, learned)
+        configured, learned = self._settings.max_frame, self._learned
+        if learned.frame_limit is None or self.clock() >= learned.frame_limit_until:
+            return configured
+        return min(configured, learned.frame_limit)
+
+    def frame_taken(self, size: int) -> None:
+        """The upstream answered a frame of this size."""
+        self._learned.frame_taken = max(self._learned.frame_taken, size)
 
     def learn_frame_limit(self, size: int) -> None:
-        """The upstream refused a frame of this size as too large."""
-        self._learned.frame_limit = min(size, self.frame_limit())
-        self._log.warning("frame_limit_learned", bytes=self._learned.frame_limit)
+        """The upstream refused a frame of this size as too large.
+
+        It teaches nothing where a larger one was answered: then the size was not the cause. It is believed for a while only,
+        because what is never tried again can never be seen to be wrong.
+        """
+        if size <= self._learned.frame_taken:
+            return
+        limit = min(size, self.frame_limit())
+        self._learned.frame_limit = limit
+        self._learned.frame_limit_until = self.clock() + self._settings.upgrade_memory
+        self._log.warning("frame_limit_learned", bytes=limit)
 
     def lacks_setup(self) -> None:
         """The upstream sent parts of items that it never announced; strict clients could not put such a stream together."""
@@ -198,6 +227,15 @@ class TurnDriver:
         self._log.warning(
             "parent_ignored", remedy="this upstream does not continue responses; turns are sent in full"
         )
+
+    def only_over_http(self, name: str) -> None:
+        """A field that the upstream refused on a socket and then took over plain HTTP."""
+        learned = self._learned.http_only
+        if name in learned or len(learned) < _HTTP_ONLY_FIELDS:
+            learned[name] = self.clock() + self._settings.upgrade_memory
+            self._log.warning(
+                "field_not_taken_on_socket", field=name, remedy="turns with it go over plain HTTP for a while"
+            )
 
     def own_headers(self, mode: str, reason: Reason | None, added: float | None) -> Headers:
         """The headers that say how a turn went, and the time in seconds that the gateway added, unless switched off."""

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.conversation.items import facts_of
+from gateway.conversation.items import Unreadable
 from gateway.conversation.plan import Plan
 from gateway.conversation.request import Request
 from gateway.conversation.tree import Match, Transcript
 from gateway.pool import Want
 from gateway.protocol.ending import Ending
+from gateway.protocol.frames import create_frame
 
 if TYPE_CHECKING:
     from gateway.turn.driver import TurnDriver
 
 
 class Standing:
-    """One request of one identity, planned when it is made."""
+    """One request of one identity, planned when it is made. ``body`` is what it was read from."""
 
-    def __init__(self, driver: TurnDriver, identity: bytes, request: Request) -> None:
+    def __init__(self, driver: TurnDriver, identity: bytes, request: Request, body: bytes) -> None:
         self._driver = driver
         self._identity = identity
+        self._body = body
         self.request = request
-        self.plan: Plan = driver.plan(identity, request)
+        if request.client_parent is not None:
+            self._widen()
+        self.plan: Plan = driver.plan(identity, self.request)
+        if self.request.after is not None and not self.plan.parents:
+            # Recognised, but of no use; a complete reading tells why, and may find an older parent.
+            self._widen()
+            self.plan = driver.plan(identity, self.request)
 
     def wants(self, *, fresh: bool) -> dict[Want, Match | None]:
         """The parents to ask the pool for, longest first, with the match that each came from.
@@ -43,24 +51,59 @@ class Standing:
             for want, match in wants.items()
         )
 
+    def whole_frame_reaches(self, limit: int) -> bool:
+        """Whether the frame without a parent has ``limit`` bytes or more."""
+        return len(self._body) + _FRAME_EXTRA >= limit and len(self.frame(None)) >= limit
+
+    def frame(self, match: Match | None) -> bytes:
+        """The frame that continues ``match``, or, without one, sends the client's whole input."""
+        if match is None:
+            self._widen()
+            return create_frame(self.request.members, previous_response_id=None, items=None)
+        return create_frame(
+            self.request.members,
+            previous_response_id=match.transcript.response_id,
+            items=self.request.items[match.consumed - self.request.skipped :],
+        )
+
     def remember(self, ending: Ending, match: Match | None) -> None:
         """The response has completed, standing on ``match`` or on what the request itself named."""
         base: Transcript | None = match.transcript if match is not None else None
-        if self.request.client_parent is not None:
-            base = self._driver.store.get(self._identity, self.request.client_parent)
+        if match is None:
+            self._widen()
+        request, store = self.request, self._driver.store
+        if request.client_parent is not None:
+            base = store.get(self._identity, request.client_parent)
             if base is None:
                 # What the upstream holds is not known item by item, so nothing can be found to extend it.
                 return
         if ending.response_id is None:
             return
-        digester = self._driver.digester
-        self._driver.store.add(
+        try:
+            answered = [self._driver.reader.facts(item) for item in ending.items]
+        except Unreadable:
+            return
+        store.add(
             self._identity,
             response_id=ending.response_id,
             base=base,
-            sent=self.request.facts[match.consumed if match is not None else 0 :],
-            answered=[facts_of(item, digester) for item in ending.items],
-            fields=self.request.fields,
-            stored=self.request.store,
+            sent=request.facts[match.consumed - request.skipped if match is not None else 0 :],
+            answered=answered,
+            fields=request.fields,
+            stored=request.store,
             now=self._driver.clock(),
+            spelling=request.spelling if request.client_parent is None else None,
         )
+        if request.after is not None:
+            store.outgrown(self._identity, request.after.transcript.response_id)
+
+    def _widen(self) -> None:
+        """Read the items that were recognised without being read."""
+        if self.request.after is not None:
+            whole = self._driver.reader.read(self._body)
+            assert isinstance(whole, Request)  # noqa: S101 (its beginning was read when it was first seen, its end just now)
+            self.request = whole
+
+
+_FRAME_EXTRA = 64
+"""More than a frame can be longer than the body that it was made of."""

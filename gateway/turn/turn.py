@@ -21,7 +21,6 @@ from gateway.conversation.tree import Match
 from gateway.errors import GatewayError, UpstreamLost
 from gateway.pool import Closed
 from gateway.protocol.exchange import Exchange, Ignored, Refused, Relay, Violation
-from gateway.protocol.frames import create_frame
 from gateway.protocol.observer import StreamObserver
 from gateway.protocol.phases import Phase
 from gateway.protocol.refusals import Cause, Refusal
@@ -101,7 +100,7 @@ class Turn:
         forwarded = self._driver.forward_reason(self._call, request)
         if forwarded is not None or not isinstance(request, Request):
             return await self._over_http(forwarded or Reason.NOT_UPGRADABLE)
-        standing = self._standing = Standing(self._driver, self._identity, request)
+        standing = self._standing = Standing(self._driver, self._identity, request, self._call.body)
         way, reason = Way.SOCKET, standing.plan.reason
         for _ in range(MOST_TRIES - 1):
             if way is Way.HTTP:
@@ -157,16 +156,17 @@ class Turn:
             return
         if self._request.store:
             # Only a stored response can be continued elsewhere than where it was made.
-            standing = self._standing or Standing(self._driver, self._identity, self._request)
+            standing = self._standing or Standing(
+                self._driver, self._identity, self._request, self._call.body
+            )
             standing.remember(ending, None)
 
     # -- over a socket
 
     async def _over_socket(self, standing: Standing, reason: Reason, *, fresh: bool) -> Opened | Again:
-        request, wants = standing.request, standing.wants(fresh=fresh)
+        wants = standing.wants(fresh=fresh)
         limit = self._driver.frame_limit()
-        frame = create_frame(request.members, previous_response_id=None, items=None)
-        if len(frame) >= limit and not standing.may_continue(wants):
+        if standing.whole_frame_reaches(limit) and not standing.may_continue(wants):
             return Again(Way.HTTP, Reason.TOO_LARGE, None)
         self.account.pause()
         try:
@@ -182,21 +182,19 @@ class Turn:
         self._lease = lease
         match = self._match = wants.get(lease.parent) if lease.parent is not None else None
         if match is not None:
-            parent = match.transcript.response_id
-            frame = create_frame(
-                request.members, previous_response_id=parent, items=request.items[match.consumed :]
-            )
             self._driver.continued(self._identity, match.transcript)
+        frame = standing.frame(match)
         if len(frame) >= limit:
             lease.release(tip=None, stored=False, reusable=True, keep_parent=True)
             self._lease = None
             return Again(Way.HTTP, Reason.TOO_LARGE, None)
         full_reason = Reason(lease.fate.value) if lease.fate is not None and standing.plan.parents else reason
         self.account.mode("delta" if match else "full", None if match else full_reason)
-        return await self._send(request, lease, frame)
+        return await self._send(standing.request, lease, frame)
 
     async def _send(self, request: Request, lease: Lease, frame: bytes) -> Opened | Again:
-        client_parent = next((m.value for m in request.members if m.name == "previous_response_id"), b"null")
+        own_parent = (bytes(m.value) for m in request.members if m.name == "previous_response_id")
+        client_parent = next(own_parent, b"null")
         match = self._match
         named = match.transcript.response_id if match is not None and self._driver.checks_parent else None
         exchange = self._exchange = Exchange(ours=match is not None, client_parent=client_parent, named=named)
@@ -209,6 +207,7 @@ class Turn:
                 refusal = self._take(await self._receive(lease))
                 if refusal is not None:
                     return self._refused(lease, refusal)
+            self._driver.frame_taken(len(frame))
             if exchange.unheard:
                 return self._unheard()
             if not request.stream:
@@ -291,6 +290,7 @@ class Turn:
         lease.release(tip=None, stored=False, reusable=reusable and not aged, aged=aged)
         self._lease = None
         self.account.not_begun()
+        self._not_taken = refusal.field
         if again is not None:
             if not reusable:
                 self._avoid |= {lease.socket_id}
@@ -330,9 +330,9 @@ class Turn:
     def _whole(self) -> Whole:
         """The one JSON object of a client that did not ask for a stream."""
         self._pending.clear()
+        self.account.collected()
         ending = self._exchange.ending
         if ending is None:
-        self.account.collected()
             raise UpstreamLost(_LOST_TEXT, code=_LOST_CODE)
         if ending.refusal is not None:
             refusal = ending.refusal
@@ -353,6 +353,8 @@ class Turn:
         )
         self.account.event()
         self.account.status = response.status
+        if self._not_taken is not None and response.status == 200:
+            self._driver.only_over_http(self._not_taken)
         if reason is not Reason.NOT_UPGRADABLE and self._driver.upgrades and response.status == 200:
             content_type = next(
                 (value for name, value in response.headers if name.lower() == "content-type"), ""

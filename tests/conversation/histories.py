@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
-from gateway.conversation.canonical import Digester
+from gateway.conversation.digests import Digester
 from gateway.conversation.items import facts_of
-from gateway.conversation.request import Request, read_request
+from gateway.conversation.reading import read_request
+from gateway.conversation.request import Request
 
 DIGESTER = Digester(b"t" * 32)
 

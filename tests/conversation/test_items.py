@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.conversation.canonical import Digester
+from gateway.conversation.digests import Digester
 from gateway.conversation.items import Kind, Level, equal, facts_of, refers_to
 
 DIGESTER = Digester(b"k" * 32)

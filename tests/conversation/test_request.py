@@ -7,7 +7,8 @@ import json
 import pytest
 
 from gateway.conversation.fields import allows_delta
-from gateway.conversation.request import NotUpgradable, Request, read_request
+from gateway.conversation.reading import read_request
+from gateway.conversation.request import NotUpgradable, Request
 from tests.conversation.histories import DIGESTER, request
 
 HTTP_ONLY = {

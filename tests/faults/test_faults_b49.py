@@ -7,7 +7,7 @@ import tracemalloc
 import orjson
 import pytest
 
-from gateway.conversation.canonical import Digester
+from gateway.conversation.digests import Digester
 from gateway.conversation.fields import field_facts
 from gateway.conversation.items import Level, facts_of
 from gateway.conversation.plan import Rules
