@@ -170,7 +170,9 @@ def test_an_error_in_the_middle_and_its_failed_response():
 
 def test_an_error_in_the_middle_alone():
     """Without a failed response behind it the error is the ending, and the socket is not used again."""
-    one = exchange(CREATED, event("response.error", error={"code": "rate_limit_exceeded"}))
+    one = exchange(CREATED)
+    relayed = one.feed(event("response.error", error={"code": "rate_limit_exceeded"}))
+    assert relayed == Relay("error", event("error", error={"code": "rate_limit_exceeded"}))
     assert one.ending.kind == "error" and one.ending.refusal.status == 429
     assert not one.socket_reusable(survives_errors=True)
 
