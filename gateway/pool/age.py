@@ -36,6 +36,10 @@ class AgeLimits:
         """The age in seconds from which a socket to ``upstream`` is retired."""
         return self._learned.get(upstream, self._configured)
 
+    def lowest_learned(self) -> float | None:
+        """The lowest limit that any upstream taught, or None if none did."""
+        return min(self._learned.values(), default=None)
+
     def refused(self, upstream: str, age: float) -> None:
         """The upstream refused a turn because the socket, ``age`` seconds old, had reached its limit."""
         if age >= self._floor:

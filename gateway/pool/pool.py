@@ -34,6 +34,8 @@ class _Socket:
     last_used: float
     opened_at: float = 0.0
     state: _State = _State.DIALLING
+    since: float = 0.0
+    turns: int = 0
     tip: str | None = None
     stored: bool = False
     past: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_TIPS))
@@ -95,21 +97,21 @@ class Pool:
         for want in () if fresh else wants:
             holder = next((s for s in idle if s.tip == want.response_id), None)
             if holder is not None:
-                return self._use(holder, want, self._fate(mine, wants, want))
+                return self._use(holder, want, self._fate(mine, wants, want), now)
             if want.stored and self._forgetful.get(identity, now) <= now:
                 parent = want
                 break
         fate = None if fresh else self._fate(mine, wants, parent)
         harmless = [s for s in idle if not s.precious]
         if harmless:
-            return self._use(min(harmless, key=_least_missed), parent, fate)
+            return self._use(min(harmless, key=_least_missed), parent, fate, now)
         within = len(mine) < self._limits.sockets_per_identity
         if within and len(self._sockets) < self._limits.sockets:
             return self._dial(identity, upstream, parent, fate, now) if may_dial else Barred()
         pool = self._sockets.values() if within else mine.values()
         oldest = min((s for s in pool if s.takes_turn), key=lambda s: s.last_used, default=None)
         if oldest is not None and oldest.identity == identity and idle:
-            return self._use(min(idle, key=lambda s: s.last_used), parent, fate)
+            return self._use(min(idle, key=lambda s: s.last_used), parent, fate, now)
         if oldest is None:
             return Full()
         if not may_dial:
@@ -121,7 +123,8 @@ class Pool:
         """A reserved dial succeeded; its socket is busy with the turn that asked for it."""
         socket = self._sockets[socket_id]
         socket.state = _State.BUSY
-        socket.opened_at = socket.last_used = now
+        socket.opened_at = socket.last_used = socket.since = now
+        socket.turns = 1
         self._opened += 1
 
     def dial_failed(self, socket_id: int) -> None:
@@ -133,6 +136,7 @@ class Pool:
         socket = self._sockets.get(socket_id)
         if socket is not None and socket.state is _State.BUSY:
             self._reused -= 1
+            socket.turns -= 1
             self._idle(socket)
 
     def release(
@@ -149,7 +153,7 @@ class Pool:
             if socket.tip is not None:
                 socket.past.append(socket.tip)
             socket.tip, socket.stored = tip, stored
-        socket.last_used = now
+        socket.last_used = socket.since = now
         self._idle(socket)
         if not self._draining and self._aged(socket, now):
             self._close(socket, Closed.AGE)
@@ -225,20 +229,45 @@ class Pool:
             "open": idle + busy,
             "busy": busy,
             "idle": idle,
+            "dialling": len(self._sockets) - idle - busy,
             "opened": self._opened,
             "reused": self._reused,
             "closed": {reason.value: self._closed[reason] for reason in Closed},
         }
 
-    def _use(self, socket: _Socket, parent: Want | None, fate: Fate | None) -> Use:
+    def sockets(self, now: float, most: int) -> list[dict[str, Any]]:
+        """The ``sockets`` part of the statistics: what up to ``most`` of them are doing, the busy ones first.
+
+        Whose they are is not told.
+        """
+        shown = sorted(self._sockets.values(), key=lambda s: (s.state is not _State.BUSY, -s.since, s.id))
+        return [
+            {
+                "socket": socket.id,
+                "state": socket.state.value,
+                "state_seconds": round(now - socket.since, 1),
+                "age_seconds": round(now - socket.opened_at, 1),
+                "turns": socket.turns,
+                "holds": "nothing" if socket.tip is None else "stored" if socket.stored else "alone",
+            }
+            for socket in shown[:most]
+        ]
+
+    def learned_age(self) -> float | None:
+        """The lowest age limit in seconds that an upstream taught, or None."""
+        return self._ages.lowest_learned()
+
+    def _use(self, socket: _Socket, parent: Want | None, fate: Fate | None, now: float) -> Use:
         socket.state = _State.BUSY
+        socket.since = now
+        socket.turns += 1
         self._reused += 1
         return Use(socket.id, parent, fate)
 
     def _dial(
         self, identity: bytes, upstream: str, parent: Want | None, fate: Fate | None, now: float
     ) -> Dial:
-        socket = _Socket(next(self._ids), identity, upstream, now)
+        socket = _Socket(next(self._ids), identity, upstream, now, opened_at=now, since=now)
         self._sockets[socket.id] = socket
         self._of.setdefault(identity, {})[socket.id] = socket
         return Dial(socket.id, parent, fate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 _NO_WEBSOCKET_HERE = frozenset({404, 405, 426, 501})
 _BLOCKED_PERHAPS = frozenset({400, 403})
@@ -56,6 +57,18 @@ class UpgradeMemory:
         """Whether the last dial succeeded; until then one dial at a time probes the upstream for all."""
         known = self._upstreams.get(upstream)
         return known is not None and known.accepted
+
+    def summary(self, now: float) -> dict[str, Any]:
+        """Over all URLs: ``works``, ``refused`` or ``untried``, with the refusal that counts and when it is tried again."""
+        barred = [known for known in self._upstreams.values() if known.bar is not None and now < known.until]
+        working = any(known.accepted for known in self._upstreams.values())
+        latest = max(barred, key=lambda known: known.until, default=None)
+        bar = latest.bar if latest is not None else None
+        return {
+            "websocket": "works" if working else "refused" if barred else "untried",
+            "refusal": None if bar is None else {"status": bar.status, "reason": bar.reason},
+            "retry_in_seconds": None if latest is None else round(latest.until - now, 1),
+        }
 
     def accepted(self, upstream: str) -> None:
         """The upgrade succeeded."""

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.pool import Barred, Closed, Dial, Full, Pool, PoolLimits, UpgradeMemory, Use, Want
 from gateway.protocol.events import KEEPALIVE, is_notice, kind_of
 from gateway.tasks import Tasks
-from gateway.upstream.dial import DialOptions, UpgradeRefused, dial
+from gateway.upstream.dial import DialOptions, Refusal, UpgradeRefused, dial
 from gateway.upstream.inbox import Ended, Ending, Inbox
 from gateway.upstream.lease import Lease
 from gateway.upstream.probes import Probes
@@ -74,6 +74,7 @@ class SocketPool:
         self._upgrades = UpgradeMemory(memory=limits.upgrade_memory)
         self._probes = Probes()
         self._shelf = Shelf()
+        self._refused: dict[str, int] = {reason.value: 0 for reason in Refusal}
         self._dialling = 0
         self._queue: list[_Waiting] = []
         self._retiring: asyncio.Task[None] | None = None
@@ -109,7 +110,20 @@ class SocketPool:
 
     def snapshot(self) -> dict[str, Any]:
         """The ``connections`` part of the statistics."""
-        return self._pool.snapshot()
+        return self._pool.snapshot() | {"refused": dict(self._refused)}
+
+    def sockets(self, most: int) -> list[dict[str, Any]]:
+        """The ``sockets`` part of the statistics: what up to ``most`` sockets are doing."""
+        return self._pool.sockets(self._clock(), most)
+
+    def health(self) -> dict[str, Any]:
+        """What is known of the upstream's sockets: whether it takes them, and how old they may grow."""
+        learned = self._pool.learned_age()
+        return {
+            **self._upgrades.summary(self._clock()),
+            "socket_age_seconds": self._limits.socket_age if learned is None else learned,
+            "socket_age_learned": learned is not None,
+        }
 
     def holds(self, identity: bytes, response_id: str) -> bool:
         """Whether a live socket of ``identity`` has ``response_id`` as its newest response."""
@@ -271,6 +285,7 @@ class SocketPool:
             socket = await dial(target.url, target.headers, self._options)
         except UpgradeRefused as refusal:
             self._upgrades.refused(target.url, refusal.status, refusal.reason, self._clock())
+            self._refused[refusal.reason] += 1
             self._dial_ended(target, grant, refusal)
             self._tell("refused", status=refusal.status, reason=refusal.reason)
             raise
