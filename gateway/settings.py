@@ -73,7 +73,8 @@ class Settings:
     max_event: int = _setting(128 * 1024 * 1024, "Largest event in bytes that is taken from the upstream.")
     max_header: int = _setting(64 * 1024, "Largest request line or header field in bytes.")
     max_waiting: int = _setting(
-        16 * 1024 * 1024, "Bytes that may wait for a client that does not read, before it is dropped."
+        16 * 1024 * 1024,
+        "Bytes that may wait for a client that does not read, beside two large events, before it is dropped.",
     )
     client_timeout: float = _setting(
         300.0, "Seconds for which a client may take nothing of its stream before it is dropped."

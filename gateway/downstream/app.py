@@ -80,13 +80,15 @@ def build_runner(
 ) -> web.AppRunner:
     """A runner that serves ``app`` with malformed requests answered by us; ``shutdown_timeout`` in seconds.
 
-    A handler is cancelled as soon as its client is gone, also before the head of the answer.
+    A handler is cancelled as soon as its client is gone, also before the head of the answer, and when its client has taken
+    nothing of what waits for it for ``settings.client_timeout`` seconds.
     """
     return _Runner(
         app,
         shutdown_timeout=shutdown_timeout,
         server_options={
             "on_failure": on_failure,
+            "client_timeout": settings.client_timeout,
             "handler_cancellation": True,
             "auto_decompress": False,
             "access_log": None,

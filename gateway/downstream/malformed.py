@@ -6,6 +6,7 @@ log. Those bytes may be a key.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,8 @@ from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from gateway.downstream.body import CODINGS
-from gateway.downstream.passthrough import sever
+from gateway.downstream.passthrough import FLUSH, sever
+from gateway.downstream.stalled import StallWatch
 from gateway.errors import BadRequest, GatewayError
 
 OnFailure = Callable[[str, BaseException], None]
@@ -58,14 +60,53 @@ def answer_errors(on_failure: OnFailure) -> Middleware:
     return middleware
 
 
-class Malformed(RequestHandler):
-    """The library's connection, with our answers. ``manager`` is a Server that has ``on_failure``."""
+class Connection(RequestHandler):
+    """The library's connection, with our answers, and with an eye on clients that left or take nothing.
 
-    __slots__ = ("_on_failure",)
+    ``manager`` is a Server.
+    """
+
+    __slots__ = ("_on_failure", "_stall", "_wire")
 
     def __init__(self, manager: Any, **options: Any) -> None:
         super().__init__(manager, **options)
         self._on_failure: OnFailure = manager.on_failure
+        self._stall = StallWatch(self._loop, manager.client_timeout)
+        self._wire: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport: the library lets go of it while bytes still wait in it."""
+        super().connection_made(transport)
+        self._wire = self.transport
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone."""
+        self._stall.end()
+        self._wire = None
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Bytes wait for the client."""
+        super().pause_writing()
+        if self._wire is not None:
+            self._stall.begin(self._wire)
+
+    def resume_writing(self) -> None:
+        """Few enough were left by the client to write on."""
+        super().resume_writing()
+        self._stall.end()
+
+    def eof_received(self) -> None:
+        """The client will send no more: it has left, whatever of its answer still waits for it.
+
+        By itself the loop would tell this only when all that waits has been taken, which may be never.
+        """
+        super().eof_received()
+        if self._wire is None or self._current_request is None:
+            return
+        self._loop.call_later(FLUSH, self._wire.abort)
+        if self._task_handler is not None:
+            self._task_handler.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; when they are not HTTP, tell whoever waits for the rest of a body, which the library does not."""
@@ -108,15 +149,16 @@ class Malformed(RequestHandler):
 
 
 class Server(web.Server):
-    """The library's server, making connections of ours."""
+    """The library's server, making connections of ours. ``client_timeout``: seconds for which a client may take nothing."""
 
-    def __init__(self, handler: Any, *, on_failure: OnFailure, **options: Any) -> None:
+    def __init__(self, handler: Any, *, on_failure: OnFailure, client_timeout: float, **options: Any) -> None:
         self.on_failure = on_failure
+        self.client_timeout = client_timeout
         super().__init__(handler, **options)
 
     def __call__(self) -> RequestHandler:
         """A new connection."""
-        return Malformed(self, loop=self._loop, **self._kwargs)
+        return Connection(self, loop=self._loop, **self._kwargs)
 
 
 def _is_error(queued: tuple[Any, Any]) -> bool:

@@ -19,13 +19,8 @@ def responder(
     driver: TurnDriver,
     read: Callable[[web.Request], Awaitable[bytes]],
     token: Callable[[web.Request], str | None],
-    *,
-    client_timeout: float,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The handler. ``read`` gives a request's decoded body, ``token`` the gateway token that it presented, if one is asked for.
-
-    A client that takes nothing of a stream for ``client_timeout`` seconds is dropped.
-    """
+    """The handler. ``read`` gives a request's decoded body, ``token`` the gateway token that it presented, if one is asked for."""
 
     async def respond(request: web.Request) -> web.StreamResponse:
         body = await read(request)
@@ -41,7 +36,7 @@ def responder(
                 case Whole(status, headers, whole):
                     return await _whole(request, turn, status, headers, whole)
                 case Streaming(headers):
-                    return await _stream(request, turn, headers, client_timeout)
+                    return await _stream(request, turn, headers)
                 case Relayed(upstream, headers):
                     relayed = await relay(request, upstream, extra=headers, observe=turn.observe)
                     turn.relayed()
@@ -61,9 +56,7 @@ async def _whole(
     return response
 
 
-async def _stream(
-    request: web.Request, turn: Turn, headers: Headers, client_timeout: float
-) -> web.StreamResponse:
+async def _stream(request: web.Request, turn: Turn, headers: Headers) -> web.StreamResponse:
     response = web.StreamResponse(status=200)
     _add(response, headers)
     if request.version >= HttpVersion11:
@@ -74,11 +67,7 @@ async def _stream(
     await response.prepare(request)
     try:
         async for piece in turn.events():
-            try:
-                async with asyncio.timeout(client_timeout):
-                    await response.write(piece)
-            except TimeoutError:
-                raise ConnectionResetError("the client takes nothing") from None
+            await response.write(piece)
             turn.written()
     except StreamBroken:
         try:

@@ -65,7 +65,7 @@ class Inbox:
     """The frames that came for one turn, each lease its own, so that no turn can read another's."""
 
     __slots__ = (
-        "_waiter", "answered", "ending", "flushed", "frames", "limit", "on_overflow", "ping", "ponged", "size",
+        "_largest", "_waiter", "answered", "ending", "flushed", "frames", "limit", "on_overflow", "ping", "ponged", "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -78,6 +78,7 @@ class Inbox:
         self.ping: int | None = None
         self.limit: int | None = None
         self.on_overflow: Callable[[], None] | None = None
+        self._largest = 0
         self._waiter: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
@@ -87,11 +88,16 @@ class Inbox:
 
     def put(self, frames: list[bytes]) -> None:
         """Add what one read of the transport brought, with one wake-up."""
+        sizes = [len(frame) for frame in frames]
         self.frames.extend(frames)
-        self.size += sum(map(len, frames))
+        self.size += sum(sizes)
+        self._largest = max(self._largest, *sizes)
         self.answered = True
         self.wake()
-        if self.limit is not None and self.size > self.limit and self.on_overflow is not None:
+        # One large event often comes twice, when it is done and in the response that lists it: a client that reads must not
+        # be dropped for that.
+        beside = 2 * self._largest
+        if self.limit is not None and self.size > self.limit + beside and self.on_overflow is not None:
             overflow, self.on_overflow = self.on_overflow, None
             overflow()
 

@@ -55,7 +55,10 @@ class Lease:
         return self._inbox.size
 
     def bound(self, limit: int, on_overflow: Callable[[], None]) -> None:
-        """Call ``on_overflow`` once when more than ``limit`` bytes wait: whoever should take them does not."""
+        """Call ``on_overflow`` once when more than ``limit`` bytes wait: whoever should take them does not.
+
+        Two events of the largest size that came may wait beside them.
+        """
         self._inbox.limit = limit
         self._inbox.on_overflow = on_overflow
 
