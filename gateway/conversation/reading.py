@@ -19,7 +19,7 @@ from gateway.conversation.request import NotUpgradable, Request, Spelling, refus
 from gateway.conversation.tree import Known
 from gateway.protocol.raw import Member, NotSliceable, split_around, split_array, split_object
 
-_INPUT = b'"input":['
+_INPUTS = (b'"input":[', b'"input": [')
 _SEPARATORS = (b",", b", ")
 _MOST_REMEMBERED = 32_768
 """Spellings of items whose facts are kept, twice at most."""
@@ -48,19 +48,14 @@ class Reader:
         ``lookup`` is given the text behind the bracket that opens the input, and finds what is known of its beginning; the
         request then holds only the items behind it (see ``Request.after``).
         """
-        found = body.find(_INPUT)
-        start = found + len(_INPUT) - 1
+        start = _input_start(body)
         try:
-            if (
-                found >= 0
-                and lookup is not None
-                and (known := lookup(memoryview(body)[start + 1 :])) is not None
-            ):
-                request = self._tail(body, start, known)
-                if request is not None:
-                    return request
-            if found >= 0 and (sliced := self._slices(body, start)) is not None:
-                return sliced
+            if start is not None:
+                known = lookup(memoryview(body)[start + 1 :]) if lookup is not None else None
+                if known is not None and (recognised := self._tail(body, start, known)) is not None:
+                    return recognised
+                if (sliced := self._slices(body, start)) is not None:
+                    return sliced
             return self._plainly(body)
         except (UnicodeDecodeError, NotSliceable, Unreadable):
             return NotUpgradable("body")
@@ -150,6 +145,14 @@ class Reader:
             spelling=spelling,
             after=after,
         )
+
+
+def _input_start(body: bytes) -> int | None:
+    """Where the bracket stands that opens the input, as far as the usual spellings tell; to be checked by who uses it."""
+    for name in _INPUTS:
+        if (found := body.find(name)) >= 0:
+            return found + len(name) - 1
+    return None
 
 
 def read_request(body: bytes, digester: Digester) -> Request | NotUpgradable:

@@ -23,6 +23,11 @@ from gateway.conversation.items import ItemFacts, Kind, Level, equal, refers_to
 # Places carried at once. More would mean many histories that differ only in what a level ignores; dropping one costs a full turn.
 _MOST_PLACES = 64
 _SKIPPABLE = frozenset({Kind.EMPTY, Kind.REASONING})
+_SKIPPED_AT = {
+    Level.EXACT: frozenset[Kind](),
+    Level.EQUIVALENT: frozenset({Kind.EMPTY}),
+    Level.LENIENT: _SKIPPABLE,
+}
 
 
 @dataclass(slots=True)
@@ -161,7 +166,16 @@ class Tree:
         if after is not None:
             begin, skipped = after.transcript.place_asked(), after.items
         places = _with_skips([begin], level)
-        for consumed, item in enumerate(request, skipped + 1):
+        consumed = skipped
+        for item in request:
+            consumed += 1
+            if len(places) == 1 and (place := _only_step(places[0], item, level)) is not None:
+                places = [place]
+                segment, depth = place
+                met_answer = met_answer or segment.after_answer or depth > segment.answer
+                if depth in segment.ends:
+                    found.extend(Match(transcript, consumed) for transcript in segment.ends[depth])
+                continue
             following = [
                 place
                 for at in places
@@ -240,6 +254,23 @@ class Tree:
 _Place = tuple[Segment, int]
 
 
+def _only_step(place: _Place, item: ItemFacts, level: Level) -> _Place | None:
+    """The place behind ``item`` where nothing branches off and nothing may be skipped: the way of almost every step."""
+    segment, depth = place
+    at = depth - segment.start
+    facts = segment.facts
+    if at >= len(facts) or depth in segment.branches:
+        return None
+    held = facts[at]
+    if item is not held and not equal(item, held, level):
+        return None
+    if (item.kind is Kind.EMPTY and level is not Level.EXACT) or depth + 1 in segment.branches:
+        return None
+    if at + 1 < len(facts) and facts[at + 1].kind in _SKIPPED_AT[level]:
+        return None
+    return segment, depth + 1
+
+
 def _places_for(item: ItemFacts, place: _Place) -> Iterator[_Place]:
     """The places one item further on that could hold this item, the newest first."""
     segment, depth = place
@@ -280,8 +311,7 @@ def _with_skips(places: list[_Place], level: Level) -> list[_Place]:
     open_places = list(reached.values())
     while open_places and len(reached) < _MOST_PLACES:
         for place in _skippable_places(open_places.pop()):
-            skips = _fact_before(place).kind
-            if skips is Kind.EMPTY or (skips is Kind.REASONING and level is Level.LENIENT):
+            if _fact_before(place).kind in _SKIPPED_AT[level]:
                 key = (id(place[0]), place[1])
                 if key not in reached:
                     reached[key] = place
