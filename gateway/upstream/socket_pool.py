@@ -101,7 +101,7 @@ class SocketPool:
                 bar = self._upgrades.barred(target.url, self._clock())
                 if bar is not None:
                     raise UpgradeRefused(bar.status, bar.reason, remembered=True)
-                await self._probes.outcome(target.url)
+                await self._probes.outcome(target.url, target.identity)
                 continue
             if isinstance(grant, Dial):
                 await self._open(target, grant)
@@ -270,7 +270,7 @@ class SocketPool:
             if isinstance(grant, Dial):
                 self._dialling += 1
                 if not self._upgrades.proven(url):
-                    self._probes.begin(url, grant.socket_id)
+                    self._probes.begin(url, grant.socket_id, waiting.target.identity)
             self._queue.remove(waiting)
             waiting.granted.set_result(grant)
         for closing in self._pool.take_closings():
