@@ -26,7 +26,7 @@ TOKEN_LENGTH = 16
 _KINDS: dict[str, Any] = get_type_hints(Settings)
 _CHOICES: dict[str, tuple[str, ...] | None] = {f.name: f.metadata["choices"] for f in fields(Settings)}
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-_MAY_BE_ZERO = frozenset({"port", "socket_wait", "drain_timeout", "upgrade_memory"})
+_MAY_BE_ZERO = frozenset({"port", "socket_wait", "drain_timeout", "drain_grace", "upgrade_memory"})
 
 
 class ConfigError(Exception):
@@ -138,6 +138,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def unix_path(address: str) -> str:
+    """The path in ``unix:PATH``; empty for all that is not of this form."""
+    form, _, path = address.partition(":")
+    return path if form == "unix" else ""
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
@@ -201,6 +207,8 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
             fail(name, "must not be negative" if name in _MAY_BE_ZERO else "must be greater than 0")
     if settings.port > 65535:
         fail("port", "must be between 0 and 65535")
+    if not all(map(unix_path, settings.listen)):
+        fail("listen", "must be unix:PATH; --host and --port say where to listen for TCP")
     if wrong := _wrong_url(settings.upstream):
         fail("upstream", wrong)
     if not is_loopback(settings.host) and not (settings.allow_remote and settings.token_file):

@@ -26,6 +26,9 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(7411, "Port to listen on; 0 picks a free one.")
+    listen: tuple[str, ...] = _setting(
+        (), "Where to listen beside host and port: unix:PATH, a socket file for its owner and group."
+    )
     upstream: str = _setting(
         "https://api.openai.com/v1", "Base URL of the API, with its query if it needs one."
     )
@@ -104,6 +107,10 @@ class Settings:
     )
     survives_errors: bool = _setting(True, "Whether the upstream keeps a socket open after an error event.")
     drain_timeout: float = _setting(30.0, "Seconds that running turns may take to finish after SIGTERM.")
+    drain_grace: float = _setting(
+        0.0,
+        "Seconds after SIGTERM in which new requests are still served; for a sidecar whose application ends later.",
+    )
     log_level: str = _setting("info", "Lowest level that is logged.", ("debug", "info", "warning", "error"))
     log_format: str = _setting(
         "auto", "auto logs for people on a terminal and JSON elsewhere.", ("auto", "json", "console")

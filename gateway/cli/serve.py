@@ -50,6 +50,7 @@ def ready_lines(loaded: Loaded, url: str) -> list[str]:
     return [
         f"upwire {__version__}",
         f"listening on {url}",
+        *(f"listening on {address}" for address in settings.listen),
         f"upstream {base}{'?...' if query else ''}",
         f"mode {settings.mode}, match {settings.match}",
         f"configuration from {origin(loaded)}",

@@ -1,6 +1,6 @@
 """One process: its listeners, its signals, and how it ends without cutting what runs.
 
-The first SIGTERM or SIGINT drains; a second one ends the process within a second.
+The first SIGTERM or SIGINT lingers and drains; a second one ends the process within a second.
 """
 
 from __future__ import annotations
@@ -9,14 +9,20 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
 
+from gateway import log
+from gateway.config import unix_path
 from gateway.server.assemble import assemble
 from gateway.server.lifecycle import HURRY, Gateway, Requests, Stop, run
 from gateway.server.listen import CannotListen, bind, url_of
+from gateway.server.supervisor import Supervisor
+from gateway.server.unix_socket import bind_unix
 from gateway.settings import Settings
+from gateway.tasks import Tasks
 
 __all__ = ["CannotListen", "Gateway", "Requests", "Stop", "assemble", "bind", "run", "serve", "url_of"]
 
@@ -28,29 +34,59 @@ async def serve(
 
     ``ready`` is called once with the base URL when requests are answered. Raises CannotListen.
     """
-    listeners = bind(settings.host, settings.port)
+    listeners = _listen(settings)
+    url = url_of(settings.host, listeners)
     stop = Stop()
+    supervisor = Supervisor(os.environ)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         # Loops without signal handlers (Windows) end by KeyboardInterrupt.
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, _on_signal, stop, number)
+            loop.add_signal_handler(number, _on_signal, stop, number, supervisor)
 
     def tell() -> None:
+        supervisor.ready(url)
         if ready is not None:
-            ready(url_of(settings.host, listeners))
+            ready(url)
 
-    gateway = assemble(settings, token=token)
-    await run(gateway, listeners, drain_timeout=settings.drain_timeout, stop=stop, ready=tell)
+    tasks = Tasks(log.failed)
+    tasks.spawn(supervisor.keep_telling(), name="signs of life")
+    try:
+        await run(
+            assemble(settings, token=token),
+            listeners,
+            drain_timeout=settings.drain_timeout,
+            drain_grace=settings.drain_grace,
+            stop=stop,
+            ready=tell,
+        )
+    finally:
+        await tasks.close()
+        for listener in listeners:
+            listener.close()
     return 128 + stop.number if stop.hurried.is_set() else 0
 
 
-def _on_signal(stop: Stop, number: int) -> None:
-    if stop.ask(number):
-        # Whatever hangs (a thread that resolves a name, say), the second signal is obeyed.
-        watchdog = threading.Timer(HURRY, _leave, (128 + number,))
-        watchdog.daemon = True
-        watchdog.start()
+def _listen(settings: Settings) -> list[socket.socket]:
+    listeners = bind(settings.host, settings.port)
+    try:
+        for address in settings.listen:
+            listeners.append(bind_unix(unix_path(address)))
+    except CannotListen:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def _on_signal(stop: Stop, number: int, supervisor: Supervisor) -> None:
+    if not stop.ask(number):
+        supervisor.stopping()
+        return
+    # Whatever hangs (a thread that resolves a name, say), the second signal is obeyed.
+    watchdog = threading.Timer(HURRY, _leave, (128 + number,))
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def _leave(code: int) -> None:

@@ -1,7 +1,8 @@
 """The life of a gateway: starting, ready, draining, gone.
 
-When asked to stop, readiness fails at once, running requests finish within ``drain_timeout``, new ones get 503 with
-``retry-after``; then what still runs loses its upstream, so that it can say how it ended. Asked again, nothing is waited for.
+When asked to stop, readiness fails at once. For ``drain_grace`` seconds new requests are still served; then they get 503 with
+``retry-after``, and running ones finish within ``drain_timeout``. What still runs then loses its upstream, so that it can say
+how it ended. Asked again, nothing is waited for.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Requests:
 
     def __init__(self) -> None:
         self.phase: Phase = "starting"
+        self._taken = False
         self._running: set[asyncio.Task[Any]] = set()
         self._none = asyncio.Event()
         self._none.set()
@@ -69,7 +71,7 @@ class Requests:
         """Run ``handler`` and count it, or refuse."""
         if request.path in PATHS:
             return await handler(request)
-        if self.phase != "ready":
+        if not self._taken:
             return _refusal()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 (a coroutine that awaits always runs in a task)
@@ -82,9 +84,26 @@ class Requests:
             if not self._running:
                 self._none.set()
 
+    def take(self) -> None:
+        """Be ready: requests are taken from now on."""
+        self.phase = "ready"
+        self._taken = True
+
+    async def linger(self, seconds: float, stop: Stop) -> None:
+        """Be no longer ready, but take requests for ``seconds`` more, or until hurried.
+
+        Whatever ends this process may end its clients at the same moment, and those still have something to ask.
+        """
+        self.phase = "draining"
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await stop.hurried.wait()
+
     async def drain(self, seconds: float, stop: Stop) -> bool:
         """Take no new requests and wait until none runs, ``seconds`` at most; whether none does."""
         self.phase = "draining"
+        self._taken = False
         return await self._until_none(seconds, stop)
 
     async def break_off(self, stop: Stop) -> None:
@@ -136,18 +155,20 @@ async def run(
     listeners: list[socket.socket],
     *,
     drain_timeout: float,
+    drain_grace: float = 0.0,
     stop: Stop,
     ready: Callable[[], None],
 ) -> None:
-    """Serve on ``listeners`` until ``stop`` is asked, then drain and close everything."""
+    """Serve on ``listeners`` until ``stop`` is asked, then linger, drain and close everything. Times are in seconds."""
     runner = gateway.runner
     try:
         await runner.setup()
         for listener in listeners:
             await web.SockSite(runner, listener, backlog=BACKLOG).start()
-        gateway.requests.phase = "ready"
+        gateway.requests.take()
         ready()
         await stop.asked.wait()
+        await gateway.requests.linger(drain_grace, stop)
         # The listeners stay open: whoever watches readiness must be able to ask until the end.
         if not await gateway.requests.drain(drain_timeout, stop):
             # A turn whose upstream is gone tells its client so, in the stream; one that is cancelled can only hang up.

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import sys
 import time
 
 import aiohttp
@@ -12,31 +11,10 @@ import pytest
 
 from gateway import __version__
 from gateway.simulator import Options, Simulator
+from tests.serving import begin, serving
 
 KEY = "sk-secret-of-a-user"
 PROMPT = "a private prompt"
-
-
-class Process:
-    """A running ``upwire serve`` and what it printed."""
-
-    def __init__(self, child):
-        self.child = child
-        self.lines = []
-        self.url = ""
-
-    async def ready(self):
-        """Reads the lines that tell that it is ready."""
-        while not self.lines or not self.lines[-1].startswith("export "):
-            line = await asyncio.wait_for(self.child.stdout.readline(), 20)
-            assert line, (await self.child.stderr.read()).decode()
-            self.lines.append(line.decode().strip())
-        self.url = self.lines[1].removeprefix("listening on ")
-
-    async def ended(self, within):
-        """Exit code, and all that was printed to standard error."""
-        out, err = await asyncio.wait_for(self.child.communicate(), within)
-        return self.child.returncode, out.decode(), err.decode()
 
 
 @pytest.fixture
@@ -54,22 +32,9 @@ async def serve(simulator):
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(*options):
-            child = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "gateway", "serve", "--port", "0", "--upstream", simulator.url, *options,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            )  # fmt: skip
-            stack.push_async_callback(_gone, child)
-            process = Process(child)
-            await process.ready()
-            return process
+            return await stack.enter_async_context(serving("--upstream", simulator.url, *options))
 
         yield start
-
-
-async def _gone(child):
-    if child.returncode is None:
-        child.kill()
-        await child.communicate()
 
 
 @pytest.fixture
@@ -203,11 +168,8 @@ async def test_the_token_is_asked_for_and_not_passed_on(serve, client, simulator
 )
 async def test_what_cannot_be_used_ends_the_start(options, words):
     """A wrong certificate file or proxy is one line and exit code 1, not a failure of the first turn."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", "serve", "--port", "0", *options,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    code, out, err = await Process(child).ended(within=20)
+    process = await begin("--port", "0", *options)
+    code, out, err = await process.ended(within=20)
     assert (code, out) == (1, "")
     assert words in err
     assert err.count("\n") == 1
