@@ -21,6 +21,10 @@ from gateway.conversation.request import Request, Spelling
 from gateway.conversation.tree import Known, Transcript, Tree, Walk
 
 
+_ITEM_BYTES = 200
+_TRANSCRIPT_BYTES = 1400
+
+
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
     """How much is kept: responses, items of all of them together, and seconds since the last use."""
@@ -61,6 +65,11 @@ class Store:
         """The longest known beginning of the raw items ``text``, which ``hasher`` (fresh) is used to digest."""
         realm = self._realms.get(identity)
         return realm.beginnings.find(text, hasher) if realm is not None else None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory all of it takes, from what items and transcripts were measured to take."""
+        return self._items * _ITEM_BYTES + len(self._by_use) * _TRANSCRIPT_BYTES
 
     def plan(self, identity: bytes, request: Request, rules: Rules) -> Plan:
         """What ``request`` may continue among the transcripts of its identity."""

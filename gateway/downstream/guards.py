@@ -18,8 +18,8 @@ from gateway.downstream.malformed import error_response
 from gateway.errors import BadRequest
 from gateway.settings import Settings
 
-_OPEN = frozenset({"/healthz", "/readyz"})
-"""Paths for which no token is asked: they tell nothing but that the process lives."""
+_OPEN = frozenset({"/healthz", "/readyz", "/dashboard"})
+"""Paths for which no token is asked: they tell nothing but that the process lives, and a page that then asks for the token."""
 
 _TOKENS = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{0,4096}")
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from time import monotonic
-from typing import Any
 
 from aiohttp import web
 
-from gateway import __version__, log
+from gateway import log
 from gateway.admin import admin_routes
 from gateway.downstream.app import build_app, build_runner
 from gateway.downstream.body import read_body
 from gateway.downstream.responses import responder
 from gateway.pool import PoolLimits
 from gateway.server.lifecycle import Gateway, Requests
+from gateway.server.observe import Observation
 from gateway.settings import Settings
-from gateway.stats import Stats, TurnRecord
 from gateway.store import Store, StoreLimits
 from gateway.tasks import Tasks
 from gateway.turn.driver import TurnDriver
@@ -31,15 +30,6 @@ from gateway.upstream.socket_pool import SocketPool
 TOKEN_HEADER = "x-upwire-token"  # noqa: S105 (a name, no secret)
 SHUTDOWN = 1.0
 """Seconds for the last bytes of answers, after the drain."""
-
-
-class LoggedStats(Stats):
-    """Statistics that also log each turn that has ended."""
-
-    def end(self, record: TurnRecord) -> None:
-        """Count and log."""
-        super().end(record)
-        log.turn_line(record)
 
 
 def assemble(settings: Settings, *, token: str | None) -> Gateway:
@@ -73,18 +63,10 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
             age=settings.conversation_age,
         )
     )
-    stats = LoggedStats()
-    driver = TurnDriver(settings, store=store, pool=pool, plain=plain, counter=stats)
+    observed = Observation(settings)
+    driver = TurnDriver(settings, store=store, pool=pool, plain=plain, counter=observed.stats)
+    observed.of(store=store, pool=pool, driver=driver)
     requests = Requests()
-    began = monotonic()
-
-    def snapshot() -> dict[str, Any]:
-        return stats.snapshot(
-            connections=pool.snapshot(),
-            conversations={"known": len(store), "evicted": store.evicted},
-            uptime=monotonic() - began,
-            version=__version__,
-        )
 
     async def close() -> None:
         await pool.close()
@@ -113,10 +95,16 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         identify=identify,
         on_deleted=deleted,
         on_failure=log.failed,
-        admin_routes=admin_routes(snapshot=snapshot, phase=lambda: requests.phase),
+        admin_routes=admin_routes(
+            snapshot=observed.snapshot,
+            phase=lambda: requests.phase,
+            metrics=observed.metrics,
+            feed=observed.feed,
+        ),
         token=token,
         middlewares=(requests.middleware,),
     )
+    app.on_shutdown.append(observed.end)
     runner = build_runner(app, settings, on_failure=log.failed, shutdown_timeout=SHUTDOWN)
     tasks.spawn(_let_go(store, settings.conversation_age), name="let go of conversations")
     return Gateway(requests=requests, runner=runner, close=close)

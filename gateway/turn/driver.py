@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -236,6 +236,17 @@ class TurnDriver:
             self._log.warning(
                 "field_not_taken_on_socket", field=name, remedy="turns with it go over plain HTTP for a while"
             )
+
+    def learned(self) -> dict[str, Any]:
+        """What this upstream taught, for the statistics: limits in bytes, and for how many seconds a lesson still counts."""
+        now, learned = self.clock(), self._learned
+        return {
+            "frame_limit_bytes": self.frame_limit(),
+            "frame_limit_learned": self.frame_limit() < self._settings.max_frame,
+            "streams_over_http_seconds": round(max(0.0, learned.lacks_setup_until - now), 1),
+            "nothing_chained_seconds": round(max(0.0, learned.no_chains_until - now), 1),
+            "fields_over_http": sorted(name for name, until in learned.http_only.items() if now < until),
+        }
 
     def own_headers(self, mode: str, reason: Reason | None, added: float | None) -> Headers:
         """The headers that say how a turn went, and the time in seconds that the gateway added, unless switched off."""

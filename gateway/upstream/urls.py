@@ -49,6 +49,12 @@ def socket_url(base: str, raw_query: str = "") -> str:
     return _join(base, RESPONSES, raw_query, socket=True)
 
 
+def without_secrets(base: str) -> str:
+    """A base URL as it may be shown: without its query, which may hold a key."""
+    shown, query, _ = base.partition("?")
+    return f"{shown}?..." if query else shown
+
+
 def _join(base: str, path: str, query: str, *, socket: bool) -> str:
     parts = urlsplit(base)
     secure = _SECURE.get(parts.scheme.lower())

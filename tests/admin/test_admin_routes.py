@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gateway.admin import PATHS, admin_routes
+from gateway.admin import PATHS, Feed, Metrics, admin_routes
 from gateway.stats import Stats
 
 
@@ -13,12 +13,13 @@ async def admin():
     """A client of the admin paths and the list whose last element is the phase."""
     phase = ["starting"]
     app = web.Application()
-    app.add_routes(
-        admin_routes(
-            snapshot=lambda: Stats().snapshot(connections={}, conversations={}, uptime=1, version="1"),
-            phase=lambda: phase[-1],
-        )
-    )
+    stats = Stats()
+
+    def snapshot():
+        return stats.snapshot(connections={}, conversations={}, uptime=1, version="1")
+
+    metrics = Metrics(stats, snapshot)
+    app.add_routes(admin_routes(snapshot=snapshot, phase=lambda: phase[-1], metrics=metrics, feed=Feed()))
     async with TestClient(TestServer(app)) as client:
         yield client, phase
 

@@ -1,0 +1,80 @@
+"""What a gateway tells about itself, put together from those who know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic, time
+from typing import Any
+
+from gateway import __version__, log
+from gateway.admin import Feed, Metrics
+from gateway.settings import Settings
+from gateway.stats import Stats, TurnRecord
+from gateway.store import Store
+from gateway.turn.driver import TurnDriver
+from gateway.upstream.socket_pool import SocketPool
+from gateway.upstream.urls import without_secrets
+
+SHOWN_SOCKETS = 64
+"""Sockets that the statistics list one by one; all are counted."""
+
+
+class Observed(Stats):
+    """Statistics that also tell others of each turn that has ended."""
+
+    def __init__(self, *others: Callable[[TurnRecord], None]) -> None:
+        super().__init__()
+        self._others = others
+
+    def end(self, record: TurnRecord) -> None:
+        """Count and tell."""
+        super().end(record)
+        for other in self._others:
+            other(record)
+
+
+class Observation:
+    """The statistics of one gateway, in every form in which they are asked for."""
+
+    def __init__(self, settings: Settings, *also: Callable[[TurnRecord], None]) -> None:
+        self._settings = settings
+        self._began = monotonic()
+        self.feed = Feed()
+        self.stats = Observed(log.turn_line, lambda record: self.feed.add(record, time()), *also)
+        self._snapshot: Callable[[], dict[str, Any]] | None = None
+        self.metrics = Metrics(self.stats, self.snapshot)
+
+    def of(self, *, store: Store, pool: SocketPool, driver: TurnDriver) -> None:
+        """Ask these from now on for what they hold and have learned."""
+
+        def snapshot() -> dict[str, Any]:
+            return self.stats.snapshot(
+                connections=pool.snapshot(),
+                conversations={
+                    "known": len(store),
+                    "evicted": store.evicted,
+                    "items": store.items,
+                    "bytes": store.size,
+                },
+                uptime=monotonic() - self._began,
+                version=__version__,
+                upstream={
+                    "url": without_secrets(self._settings.upstream),
+                    "mode": self._settings.mode,
+                    "match": self._settings.match,
+                    **pool.health(),
+                    **driver.learned(),
+                },
+                sockets=pool.sockets(SHOWN_SOCKETS),
+            )
+
+        self._snapshot = snapshot
+
+    async def end(self, _app: object) -> None:
+        """Let those who watch go; they would keep the process waiting."""
+        self.feed.close()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The value of ``/stats``; ``of`` comes first."""
+        assert self._snapshot is not None  # noqa: S101
+        return self._snapshot()
