@@ -72,7 +72,7 @@ async def _stream(request: web.Request, turn: Turn, headers: Headers) -> web.Str
     except StreamBroken:
         try:
             async with asyncio.timeout(FLUSH):
-                await response.drain()
+                await request.writer.drain()
         except (TimeoutError, ConnectionError):
             pass
         sever(request)
