@@ -55,6 +55,12 @@ class SocketConnection:
 
     async def serve(self) -> None:
         """Accept the upgrade and run until the connection ends."""
+        try:
+            await self._serve()
+        except* ConnectionError:
+            pass  # the client left while something was written to it, be it the answer to its upgrade
+
+    async def _serve(self) -> None:
         await self.ws.prepare(self._request)
         self._opened_at = self._heard_at = asyncio.get_running_loop().time()
         opening = self._upstream.record(self._request, "open", socket=self._number)
