@@ -204,6 +204,10 @@ class Pool:
         """Whether a live socket of ``identity`` has ``response_id`` as its newest response."""
         return any(s.tip == response_id for s in self._of.get(identity, {}).values())
 
+    def numbers(self, identity: bytes) -> frozenset[int]:
+        """The sockets that ``identity`` has now, for a turn that must use none of them."""
+        return frozenset(self._of.get(identity, ()))
+
     def forget(self, identity: bytes, response_id: str) -> None:
         """No longer offer ``response_id``: it was deleted, or the upstream does not know it."""
         for socket in self._of.get(identity, {}).values():

@@ -306,7 +306,8 @@ class Turn:
         return Again(Way.FRESH, Reason.DELTA_REFUSED, "full_resend")
 
     def _lost(self, loss: Loss, size: int) -> Again:
-        self._avoid |= {self._lease.socket_id} if self._lease is not None else set()
+        # What ended this socket (a sleep, a change of network, a restart) may have ended all that are open, unseen as yet.
+        self._avoid |= self._driver.pool.numbers(self._identity)
         self._give_up()
         if not self._exchange.relayed_anything:
             if not loss.flushed or loss.too_big:

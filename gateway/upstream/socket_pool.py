@@ -129,6 +129,10 @@ class SocketPool:
         """Whether a live socket of ``identity`` has ``response_id`` as its newest response."""
         return self._pool.holds(identity, response_id)
 
+    def numbers(self, identity: bytes) -> frozenset[int]:
+        """The sockets that ``identity`` has now, for a turn that must use none of them."""
+        return self._pool.numbers(identity)
+
     def forget(self, identity: bytes, response_id: str) -> None:
         """No longer offer ``response_id``: it was deleted, or the upstream does not know it."""
         self._pool.forget(identity, response_id)
