@@ -53,6 +53,7 @@ async def by_raw(client, **fields):
     response = raw.parse()
     return response, [
         raw.status_code,
+        raw.request_id[:4],
         raw.headers["content-type"],
         raw.http_response.http_version,
         dumped(response),
