@@ -50,9 +50,9 @@ async def test_b21_sockets_are_rotated_before_the_limit(store):
 
         assert len(run.frames) == len(seen)
         assert not run.posts
-        assert max(ages(run)) < retired + 0.1
+        assert max(ages(run)) < 0.9 * limit
         sockets = [frame.connection for frame in run.frames]
-        assert len(set(sockets)) >= 4
+        assert len(set(sockets)) >= 3
         first = [n == 0 or sockets[n] != sockets[n - 1] for n in range(len(sockets))]
         for new, answer, frame in zip(first, seen, run.frames, strict=True):
             # What is not stored cannot be loaded on a new socket; what is stored can.
@@ -60,7 +60,7 @@ async def test_b21_sockets_are_rotated_before_the_limit(store):
             assert answer.mode == ("full" if full else "delta")
         assert {answer.reason for answer in seen[1:]} <= {None, "parent_lost"}
         stats = await run.stats()
-        assert stats["connections"]["closed"]["age"] >= 3
+        assert stats["connections"]["closed"]["age"] >= 2
 
 
 @pytest.mark.parametrize("store", [False, True])
