@@ -121,7 +121,7 @@ FAST = {"ping_interval": 0.05, "ping_timeout": 0.15}
 async def test_b39_a_long_silence_with_pongs_is_no_death(mode, stream):
     """The upstream says nothing for many liveness limits, before and inside the answer, and the client gets all of it."""
     async with scene(answers([said("thought")]), mode=mode, **FAST) as run:
-        run.simulator.faults.add(Fault(actions=f.Silence(0.6)), Fault(at=f.CREATED, actions=f.Silence(0.5)))
+        run.simulator.faults.add(Fault(actions=f.Silence(0.5)), Fault(at=f.CREATED, actions=f.Silence(0.3)))
         seen = await run.api.create(body([user("u1")], stream=stream))
 
         assert (seen.status, seen.answer["status"]) == (200, "completed")

@@ -32,7 +32,7 @@ def upgrades(run):
 @pytest.mark.parametrize("refusal", list(NO_SOCKET_HERE))
 async def test_b57_an_upstream_without_websocket_costs_a_dial_or_two(refusal):
     """Twenty turns are answered over plain HTTP with the client's own bytes, and the upgrade is not tried again and again."""
-    async with scene(upgrade_memory=0.5) as run:
+    async with scene() as run:
         run.simulator.faults.add(Fault(at=f.UPGRADE, actions=NO_SOCKET_HERE[refusal], times=None))
         sent = [
             b'{ "model":"gpt-5","stream":true, "store":false,"input":"turn %d","temperature":1.0 }' % number
@@ -45,15 +45,23 @@ async def test_b57_an_upstream_without_websocket_costs_a_dial_or_two(refusal):
         assert [post.raw for post in run.posts] == sent
         assert len(upgrades(run)) == (2 if refusal == "403" else 1)
 
-        await asyncio.sleep(0.6)
+
+@pytest.mark.parametrize("refusal", ["426", "403"])
+async def test_b57_after_the_memory_time_there_is_one_new_probe(refusal):
+    """It costs one dial, renews the memory if it is refused again, and opens the way as soon as it is not."""
+    async with scene(upgrade_memory=0.25) as run:
+        run.simulator.faults.add(Fault(at=f.UPGRADE, actions=NO_SOCKET_HERE[refusal], times=None))
+        for _ in range(3):
+            assert (await run.api.create(body([user("u")]))).mode == "http"
+        await asyncio.sleep(0.3)
         before = len(upgrades(run))
-        for data in sent[:3]:
-            assert (await run.api.create(data=data)).mode == "http"
+        for _ in range(3):
+            assert (await run.api.create(body([user("u")]))).mode == "http"
         assert len(upgrades(run)) == before + 1
 
         run.simulator.faults.clear()
-        await asyncio.sleep(0.6)
-        assert (await run.api.create(data=sent[0])).mode == "full"
+        await asyncio.sleep(0.3)
+        assert (await run.api.create(body([user("u")]))).mode == "full"
 
 
 async def test_b57_many_turns_at_once_share_one_probe():

@@ -146,9 +146,11 @@ async def test_b64_odd_bodies_get_the_verdict_of_plain_http(data, stream):
         assert seen.status == expected.status != 500
         if expected.status != 200:
             assert seen.answer == expected.answer
-        assert run.simulator.journal.creates()[-1].raw == data
-        if run.posts[:-1]:
-            assert run.posts[0].raw == data
+        first = run.simulator.journal.creates()[0]
+        if seen.mode == "http":
+            assert first.raw == data
+        else:
+            assert b'"input":' + data.partition(b'"input":')[2][:-1] in first.raw
 
 
 @pytest.mark.parametrize(

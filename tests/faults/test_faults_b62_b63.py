@@ -11,10 +11,17 @@ import pytest
 
 from gateway.simulator import Fault, Options
 from gateway.simulator import faults as f
+from gateway.turn import turn
 from tests.faults.scenes import body, finished, read_broken, scene, user
 from tests.gateways import Api, running_simulator
 
 # -- B62
+
+
+@pytest.fixture
+def short_trail(monkeypatch):
+    """Do not wait long for what may follow an error in mid-stream."""
+    monkeypatch.setattr(turn, "_TRAILING_FAILURE", 0.1)
 
 
 @pytest.mark.parametrize("lanes", [True, False], ids=["lanes", "no lanes"])
@@ -63,6 +70,7 @@ async def test_b62_after_a_refused_turn_the_next_needs_two_frames_at_most(surviv
         ]
 
 
+@pytest.mark.usefixtures("short_trail")
 @pytest.mark.parametrize("hit", [1, 3])
 @pytest.mark.parametrize("at", [f.RECEIPT, f.CREATED], ids=["first", "later"])
 async def test_b62_an_error_without_a_lane_ends_who_it_is_for(at, hit):
