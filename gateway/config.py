@@ -20,6 +20,8 @@ from gateway.settings import Settings
 
 PREFIX = "UPWIRE_"
 CONFIG_VARIABLE = "UPWIRE_CONFIG"
+FILE_NAME = "config.toml"
+SYSTEM_FILE = Path("/etc/upwire") / FILE_NAME
 TOKEN_LENGTH = 16
 """The fewest characters of a token that is worth presenting."""
 
@@ -106,7 +108,7 @@ def find_file(config: str | None, environment: Mapping[str, str]) -> Path | None
     home = environment.get("XDG_CONFIG_HOME") or os.path.join(  # noqa: PTH118 (HOME may be unset: then no path at all)
         environment.get("HOME", ""), ".config"
     )
-    for path in (Path(home) / "upwire" / "upwire.toml", Path("/etc/upwire/upwire.toml")):
+    for path in (Path(home) / "upwire" / FILE_NAME, SYSTEM_FILE):
         if path.is_absolute() and path.is_file():
             return path
     return None
@@ -200,7 +202,9 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         value = getattr(settings, name)
         choices = _CHOICES[name]
         if choices and value not in choices:
-            fail(name, f"must be one of {', '.join(choices)}")
+            near = difflib.get_close_matches(value.lower(), choices, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            fail(name, f"must be one of {', '.join(choices)}{hint}")
         if kind is float and not math.isfinite(value):
             fail(name, "must be a finite number")
         if kind in (int, float) and (value < 0 or (value == 0 and name not in _MAY_BE_ZERO)):

@@ -1,7 +1,8 @@
 """Every setting with its default and meaning; where values come from is decided in gateway.config.
 
 One flat, frozen record: each field is a flag (``--max-body``), an environment variable (``UPWIRE_MAX_BODY``) and a key of the
-TOML file (``max_body``). ``help`` is the one sentence shown to the user; ``choices`` closes the set of values.
+TOML file (``max_body``). ``help`` is the one sentence shown to the user; ``choices`` closes the set of values; ``reload`` says that
+a running gateway takes a new value from the file on SIGHUP.
 Times are in seconds, sizes in bytes.
 """
 
@@ -16,8 +17,8 @@ PER_REQUEST_HEADERS = (
 )  # fmt: skip
 
 
-def _setting(default: Any, text: str, choices: tuple[str, ...] | None = None) -> Any:
-    return field(default=default, metadata={"help": text, "choices": choices})
+def _setting(default: Any, text: str, choices: tuple[str, ...] | None = None, *, reload: bool = False) -> Any:
+    return field(default=default, metadata={"help": text, "choices": choices, "reload": reload})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +34,28 @@ class Settings:
         "https://api.openai.com/v1", "Base URL of the API, with its query if it needs one."
     )
     mode: str = _setting(
-        "auto", "auto upgrades turns to WebSocket; http sends everything over plain HTTP.", ("auto", "http")
+        "auto",
+        "auto upgrades turns to WebSocket; http sends everything over plain HTTP.",
+        ("auto", "http"),
+        reload=True,
     )
     match: str = _setting(
         "equivalent",
         "How alike a resent history must be to count as held upstream.",
         ("exact", "equivalent", "lenient"),
+        reload=True,
     )
     settings: str = _setting(
-        "delta", "Whether changed settings still make a delta; full resends on any change.", ("delta", "full")
+        "delta",
+        "Whether changed settings still make a delta; full resends on any change.",
+        ("delta", "full"),
+        reload=True,
     )
     stored: str = _setting(
-        "delta", "Whether turns that the API stores are chained; full never does.", ("delta", "full")
+        "delta",
+        "Whether turns that the API stores are chained; full never does.",
+        ("delta", "full"),
+        reload=True,
     )
     allow_remote: bool = _setting(
         False, "Allow a host wider than loopback; clients must then present the token of token_file."
@@ -57,36 +68,46 @@ class Settings:
     )
     ca_file: str = _setting("", "PEM file with authorities to trust for the upstream, beside the system's.")
     client_cert: str = _setting("", "PEM file with a client certificate and its key for the upstream.")
-    expose_mode: bool = _setting(True, "Add the response headers x-upwire-mode and x-upwire-reason.")
+    expose_mode: bool = _setting(
+        True, "Add the response headers x-upwire-mode and x-upwire-reason.", reload=True
+    )
     server_timing: bool = _setting(
-        True, "Add the response header server-timing with the milliseconds that the gateway itself took."
+        True,
+        "Add the response header server-timing with the milliseconds that the gateway itself took.",
+        reload=True,
     )
     allowed_hosts: tuple[str, ...] = _setting(
-        (), "Further Host names to answer to, beside loopback names and the listening address."
+        (), "Further Host names to answer to, beside loopback names and the listening address.", reload=True
     )
     allowed_origins: tuple[str, ...] = _setting(
-        (), "Origins (scheme://host:port) whose pages may call the gateway."
+        (), "Origins (scheme://host:port) whose pages may call the gateway.", reload=True
     )
     per_request_headers: tuple[str, ...] = _setting(
         PER_REQUEST_HEADERS,
         "Request headers that never tell two callers apart; a final * matches any ending.",
+        reload=True,
     )
     max_body: int = _setting(128 * 1024 * 1024, "Largest decoded request body in bytes.")
-    max_frame: int = _setting(16 * 1024 * 1024, "Frames of this many bytes or more go over plain HTTP.")
+    max_frame: int = _setting(
+        16 * 1024 * 1024, "Frames of this many bytes or more go over plain HTTP.", reload=True
+    )
     max_event: int = _setting(128 * 1024 * 1024, "Largest event in bytes that is taken from the upstream.")
     max_header: int = _setting(64 * 1024, "Largest request line or header field in bytes.")
     max_waiting: int = _setting(
         16 * 1024 * 1024,
         "Bytes that may wait for a client that does not read, beside two large events, before it is dropped.",
+        reload=True,
     )
     client_timeout: float = _setting(
         300.0, "Seconds for which a client may take nothing of its stream before it is dropped."
     )
-    max_in_flight: int = _setting(1024, "Turns at once; beyond it 503 with retry-after.")
-    sockets_per_identity: int = _setting(32, "Upstream sockets of one identity at once.")
-    sockets: int = _setting(256, "Upstream sockets in all.")
-    socket_wait: float = _setting(0.25, "Seconds to wait for a socket before a turn goes over plain HTTP.")
-    socket_idle: float = _setting(900.0, "Seconds after which an unused socket is closed.")
+    max_in_flight: int = _setting(1024, "Turns at once; beyond it 503 with retry-after.", reload=True)
+    sockets_per_identity: int = _setting(32, "Upstream sockets of one identity at once.", reload=True)
+    sockets: int = _setting(256, "Upstream sockets in all.", reload=True)
+    socket_wait: float = _setting(
+        0.25, "Seconds to wait for a socket before a turn goes over plain HTTP.", reload=True
+    )
+    socket_idle: float = _setting(900.0, "Seconds after which an unused socket is closed.", reload=True)
     socket_age: float = _setting(
         3300.0, "Seconds after which a socket is retired between turns (the API ends them at 60 minutes)."
     )
@@ -98,20 +119,35 @@ class Settings:
         300.0, "Seconds for which an upstream without WebSocket is not dialled again."
     )
     conversations: int = _setting(
-        10_000, "Responses that may be continued, kept at most; the least recently used go first."
+        10_000,
+        "Responses that may be continued, kept at most; the least recently used go first.",
+        reload=True,
     )
-    conversation_items: int = _setting(5_000_000, "Items of all kept conversations together, at most.")
-    conversation_age: float = _setting(86_400.0, "Seconds for which an unused conversation is kept.")
+    conversation_items: int = _setting(
+        5_000_000, "Items of all kept conversations together, at most.", reload=True
+    )
+    conversation_age: float = _setting(
+        86_400.0, "Seconds for which an unused conversation is kept.", reload=True
+    )
     check_parent: bool = _setting(
-        True, "Throw away, unseen, an answer that says it continues another response than it was asked to."
+        True,
+        "Throw away, unseen, an answer that says it continues another response than it was asked to.",
+        reload=True,
     )
-    survives_errors: bool = _setting(True, "Whether the upstream keeps a socket open after an error event.")
+    survives_errors: bool = _setting(
+        True, "Whether the upstream keeps a socket open after an error event.", reload=True
+    )
     drain_timeout: float = _setting(30.0, "Seconds that running turns may take to finish after SIGTERM.")
     drain_grace: float = _setting(
         0.0,
         "Seconds after SIGTERM in which new requests are still served; for a sidecar whose application ends later.",
     )
-    log_level: str = _setting("info", "Lowest level that is logged.", ("debug", "info", "warning", "error"))
+    log_level: str = _setting(
+        "info", "Lowest level that is logged.", ("debug", "info", "warning", "error"), reload=True
+    )
     log_format: str = _setting(
-        "auto", "auto logs for people on a terminal and JSON elsewhere.", ("auto", "json", "console")
+        "auto",
+        "auto logs for people on a terminal and JSON elsewhere.",
+        ("auto", "json", "console"),
+        reload=True,
     )

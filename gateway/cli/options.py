@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import click
 
-from gateway.config import CONFIG_VARIABLE, Loaded, flag_name, load, variable_name
+from gateway.config import CONFIG_VARIABLE, FILE_NAME, SYSTEM_FILE, Loaded, flag_name, load, variable_name
 from gateway.settings import Settings
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -32,12 +32,13 @@ def setting_options(names: Iterable[str] | None = None) -> Callable[[Decorated],
     def decorate(command: Decorated) -> Decorated:
         for setting in reversed(fields(Settings)):
             if wanted is None or setting.name in wanted:
-                command = _option(setting.name, setting.default, **setting.metadata)(command)
+                about = setting.metadata
+                command = _option(setting.name, setting.default, about["help"], about["choices"])(command)
         return click.option(
             "--config",
             metavar="FILE",
-            help=f"TOML file with settings; otherwise the one named by {CONFIG_VARIABLE}, ~/.config/upwire/upwire.toml "
-            "or /etc/upwire/upwire.toml.",
+            help=f"TOML file with settings; otherwise the one named by {CONFIG_VARIABLE}, "
+            f"$XDG_CONFIG_HOME/upwire/{FILE_NAME} (~/.config) or {SYSTEM_FILE}.",
         )(command)
 
     return decorate
@@ -53,18 +54,14 @@ def read(config: str | None, given: dict[str, Any]) -> Loaded:
 
 
 def _option(
-    name: str,
-    default: Any,
-    *,
-    help: str,  # noqa: A002
-    choices: tuple[str, ...] | None,
+    name: str, default: Any, text: str, choices: tuple[str, ...] | None
 ) -> Callable[[Decorated], Decorated]:
     kind = _KINDS[name]
     flag = flag_name(name)
     shown = (
         ",".join(default) if isinstance(default, tuple) else str(default).lower() if kind is bool else default
     )
-    words = f"{help}  [{variable_name(name)}; default: {shown if shown != '' else 'none'}]"
+    words = f"{text}  [{variable_name(name)}; default: {shown if shown != '' else 'none'}]"
     if kind is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=words)
     if choices:

@@ -78,6 +78,10 @@ def test_repeated_flag_gives_all_values():
         ({"UPWIRE_MAX_BODY": "-1"}, ["max_body", "greater than 0"]),
         ({"UPWIRE_PORT": "65536"}, ["port", "65535"]),
         ({"UPWIRE_MATCH": "fuzzy"}, ["match", "exact, equivalent, lenient"]),
+        (
+            {"UPWIRE_MATCH": "Equivalnt"},
+            ["UPWIRE_MATCH", "exact, equivalent, lenient; did you mean equivalent?"],
+        ),
         ({"UPWIRE_UPSTREAM": "ftp://h"}, ["upstream", "http"]),
         ({"UPWIRE_UPSTREAM": "http://h:x/v1"}, ["upstream", "URL"]),
         ({"UPWIRE_UPSTREAM": "http:///v1"}, ["upstream", "URL"]),
@@ -100,6 +104,7 @@ def test_wrong_environment(environment, words):
     ("text", "words"),
     [
         ("max-body = 1", ["'max-body'", "did you mean max_body?"]),
+        ('mode = "htpp"', ["mode", "must be one of auto, http; did you mean http?"]),
         ("[serve]\nport = 1", ["'serve'"]),
         ("port = true", ["port", "whole number"]),
         ("port = 1.5", ["port", "whole number"]),
@@ -133,17 +138,17 @@ def test_a_secret_in_the_upstream_is_not_quoted():
 
 
 def test_the_users_file_is_found_and_the_working_directorys_is_not(tmp_path, monkeypatch):
-    """XDG_CONFIG_HOME, else ~/.config; never ./upwire.toml, which a cloned repository could bring."""
+    """XDG_CONFIG_HOME, else ~/.config; never ./config.toml, which a cloned repository could bring."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "upwire.toml").write_text("port = 1")
+    (tmp_path / "config.toml").write_text("port = 1")
     assert find_file(None, {"HOME": str(tmp_path)}) is None
     assert find_file(None, {}) is None
     for home in (tmp_path / ".config", tmp_path / "xdg"):
         (home / "upwire").mkdir(parents=True)
-        (home / "upwire" / "upwire.toml").write_text("")
-    assert find_file(None, {"HOME": str(tmp_path)}) == tmp_path / ".config" / "upwire" / "upwire.toml"
+        (home / "upwire" / "config.toml").write_text("")
+    assert find_file(None, {"HOME": str(tmp_path)}) == tmp_path / ".config" / "upwire" / "config.toml"
     xdg = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "xdg")}
-    assert find_file(None, xdg) == tmp_path / "xdg" / "upwire" / "upwire.toml"
+    assert find_file(None, xdg) == tmp_path / "xdg" / "upwire" / "config.toml"
 
 
 @pytest.mark.parametrize(
