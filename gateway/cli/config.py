@@ -1,0 +1,99 @@
+"""``upwire config``: every setting with its value, where that came from, and what it means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from gateway.cli.options import JSON_VARIABLE, read, setting_options
+from gateway.config import FILE_NAME, SYSTEM_FILE, Loaded, flag_name, variable_name
+from gateway.settings import Settings
+
+HEAD = f"""\
+# Settings of upwire as "upwire config" prints them: what each means, where its value comes from, and the value.
+# What is at its default is commented out; take the sign away to set it. Times are in seconds, sizes in bytes.
+# The file is looked for at --config FILE, $UPWIRE_CONFIG, $XDG_CONFIG_HOME/upwire/{FILE_NAME} (without that variable
+# ~/.config/upwire/{FILE_NAME}) and {SYSTEM_FILE}. Flags win over the environment, the environment over the file.
+# SIGHUP makes a running gateway read the file again; settings without "reload" then keep their value until a restart.
+"""
+
+HIDDEN = "..."
+
+
+@click.command("config")
+@click.option("--json", "as_json", is_flag=True, envvar=JSON_VARIABLE, help="Print JSON instead of TOML.")
+@click.option(
+    "--reveal", is_flag=True, help="Show also what may hold a secret: the query or password in a URL."
+)
+@setting_options()
+def command(*, as_json: bool, reveal: bool, config: str | None, **given: Any) -> None:
+    """Print every setting with its value, where it came from and what it means, as a configuration file.
+
+    "upwire config > ~/.config/upwire/config.toml" is a good start of your own.
+    """
+    loaded = read(config, given)
+    if as_json:
+        click.echo(json.dumps(list(rows(loaded, reveal=reveal)), indent=2))
+    else:
+        click.echo(as_toml(loaded, reveal=reveal), nl=False)
+
+
+def rows(loaded: Loaded, *, reveal: bool = False) -> Iterator[dict[str, Any]]:
+    """Every setting as a record."""
+    for setting in fields(Settings):
+        value = getattr(loaded.settings, setting.name)
+        yield {
+            "name": setting.name,
+            "value": value if reveal else shown(value),
+            "default": setting.default,
+            "source": loaded.sources[setting.name],
+            "flag": flag_name(setting.name),
+            "variable": variable_name(setting.name),
+            "choices": setting.metadata["choices"],
+            "reload": setting.metadata["reload"],
+            "meaning": setting.metadata["help"],
+        }
+
+
+def as_toml(loaded: Loaded, *, reveal: bool = False) -> str:
+    """The settings as a configuration file that gives the same settings again, but for secrets that are not revealed."""
+    parts = [HEAD]
+    for row in rows(loaded, reveal=reveal):
+        secret = row["value"] != getattr(loaded.settings, row["name"])
+        source = "default" if row["source"] == "default" else f"from {row['source']}"
+        how = ", ".join((row["flag"], row["variable"], *(["reload"] if row["reload"] else [])))
+        line = f"{row['name']} = {toml(row['value'])}"
+        if secret:
+            line = f"# {line}  # not shown in full: --reveal does"
+        elif row["source"] == "default":
+            line = f"# {line}"
+        choices = f" ({', '.join(row['choices'])})" if row["choices"] else ""
+        parts.append(f"# {row['meaning']}{choices}\n# [{source}; {how}]\n{line}\n")
+    return "\n".join(parts)
+
+
+def toml(value: Any) -> str:
+    """A value as it is written in TOML, whose texts escape as those of JSON do."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, (str, bool)):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+def shown(value: Any) -> Any:
+    """A value without what may be a secret: the query, user and password of a URL."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        return HIDDEN
+    host = parts.netloc.rpartition("@")
+    netloc = f"{HIDDEN}@{host[2]}" if host[1] else parts.netloc
+    return parts._replace(netloc=netloc, query=HIDDEN if parts.query else "").geturl()
