@@ -78,10 +78,18 @@ class Exchange:
 
     ``ours`` says that the frame carries a ``previous_response_id`` that the client did not send; lifecycle events then show
     ``client_parent`` (raw JSON) in its place. ``named`` is the id that was put in, if the upstream's own word for it counts
-    (see ``unheard``). An exchange is for one attempt: a repeat is a new exchange.
+    (see ``unheard``). ``before`` is the response that ended last on the same socket: its failure, told again, is not this one's.
+    An exchange is for one attempt: a repeat is a new exchange.
     """
 
-    def __init__(self, *, ours: bool, client_parent: bytes = b"null", named: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        ours: bool,
+        client_parent: bytes = b"null",
+        named: str | None = None,
+        before: str | None = None,
+    ) -> None:
         self.phase = Phase.PLANNED
         self.response_id: str | None = None
         self.unheard = False
@@ -93,10 +101,12 @@ class Exchange:
         """How many events were given out for the client."""
         self._parent = client_parent if ours else None
         self._named = named
+        self._before = before
         self._streamed = StreamedItems()
         self._snapshot: bytes | None = None
         self._last: bytes | None = None
         self._refused_with_status = False
+        """Only then may the socket be used on. A failure of a response that never began may be one that ended earlier."""
 
     @property
     def permit(self) -> Permit:
@@ -194,9 +204,11 @@ class Exchange:
 
     def _first(self, head: Head, event: bytes) -> Outcome:
         kind = head.type
+        if kind == "response.failed" and self._before is not None and _response_in(event) == self._before:
+            return self._drop()
         if kind in ERRORS or kind == "response.failed":
             refusal = refusal_of(event)
-            self._refused_with_status = refusal.stated or kind == "response.failed"
+            self._refused_with_status = refusal.stated and kind != "response.failed"
             self._step(Signal.REFUSE)
             return Refused(refusal)
         if kind in STARTS:
@@ -235,9 +247,12 @@ class Exchange:
         response = b"{}" if place is None else slice_at(event, place)
         inner = places(response)
         named = text_at(response, inner, "id")
-        if named is not None and self.response_id not in (None, named):
-            return self._drop()
         kind = head.type
+        if named is not None and self.response_id not in (None, named):
+            if kind in STARTS:
+                # Most events name no response: with two of them under way nobody can tell whose they are.
+                return Violation("two responses at once")
+            return self._drop()
         if kind == ALIAS_TERMINAL:
             kind = _TERMINAL_BY_STATUS.get(text_at(response, inner, "status") or "", "response.completed")
         if kind in _ENDINGS and place is None:
@@ -311,6 +326,13 @@ class Exchange:
         except (ValueError, AttributeError):
             number = None
         return number + 1 if isinstance(number, int) else self.relayed
+
+
+def _response_in(event: bytes) -> str | None:
+    """The id of the response that a lifecycle event carries."""
+    place = places(event).get("response")
+    response = b"{}" if place is None else slice_at(event, place)
+    return text_at(response, places(response), "id")
 
 
 __all__ = ["Ending", "Exchange", "Ignored", "Outcome", "Refused", "Relay", "Violation"]

@@ -8,7 +8,8 @@ The rules:
   ``response.failed`` may still come.
 - Only a completed response may become the parent of another.
 - A socket can be used again when the response on it has ended by its own terminal event, or when nothing was written to
-  it. After a refusal that depends on the upstream: some close the socket behind an error.
+  it. After a refusal that depends on the upstream (some close the socket behind an error) and on the refusal: it must be
+  certain that it was this request's.
 """
 
 from __future__ import annotations

@@ -197,7 +197,9 @@ class Turn:
         client_parent = next(own_parent, b"null")
         match = self._match
         named = match.transcript.response_id if match is not None and self._driver.checks_parent else None
-        exchange = self._exchange = Exchange(ours=match is not None, client_parent=client_parent, named=named)
+        exchange = self._exchange = Exchange(
+            ours=match is not None, client_parent=client_parent, named=named, before=lease.before
+        )
         self.account.sending(len(frame))
         try:
             exchange.sent()
@@ -277,6 +279,7 @@ class Turn:
             stored=standing.request.store,
             reusable=not self._erred
             and exchange.socket_reusable(survives_errors=self._driver.survives_errors),
+            ended=ending.response_id,
         )
         self.account.finished(failed=ending.kind in {"failed", "error"})
 

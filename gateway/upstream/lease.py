@@ -16,7 +16,15 @@ class Lender(Protocol):
         """Write a frame on a lent socket; nothing happens when it has ended."""
 
     def take_back(
-        self, socket_id: int, *, tip: str | None, stored: bool, reusable: bool, keep_parent: bool, aged: bool
+        self,
+        socket_id: int,
+        *,
+        tip: str | None,
+        stored: bool,
+        reusable: bool,
+        keep_parent: bool,
+        aged: bool,
+        ended: str | None,
     ) -> None:
         """A turn has ended."""
 
@@ -28,7 +36,7 @@ class Lease:
     """Exclusive use of one socket for one turn; must end with ``release`` or ``abort``, whichever comes first counts.
 
     ``parent`` is the want that this socket satisfies, None if the turn must be sent in full; ``fate`` says why the longest
-    want is not the parent. One task at a time may send or receive.
+    want is not the parent. ``before`` is the response that ended last on this socket. One task at a time may send or receive.
     """
 
     def __init__(
@@ -40,11 +48,13 @@ class Lease:
         parent: Want | None,
         fate: Fate | None,
         reused: bool,
+        before: str | None = None,
     ) -> None:
         self.socket_id = socket_id
         self.parent = parent
         self.fate = fate
         self.reused = reused
+        self.before = before
         self._lender = lender
         self._inbox = inbox
         self._over = False
@@ -84,19 +94,33 @@ class Lease:
         return frames
 
     def release(
-        self, *, tip: str | None, stored: bool, reusable: bool, keep_parent: bool = False, aged: bool = False
+        self,
+        *,
+        tip: str | None,
+        stored: bool,
+        reusable: bool,
+        keep_parent: bool = False,
+        aged: bool = False,
+        ended: str | None = None,
     ) -> None:
         """Give the socket back after the turn's last event; idempotent.
 
         ``tip`` is the response that is now the newest on it, ``stored`` whether the upstream can reload it; with None what
         the socket held is void, unless ``keep_parent`` says that the turn changed nothing. Not ``reusable``: it is
         closed. ``aged``: the upstream refused the turn because of the socket's age; it is closed and the age is learned.
+        ``ended`` is the response that ended in this turn, whichever way, if one did.
         """
         if self._over:
             return
         self._over = True
         self._lender.take_back(
-            self.socket_id, tip=tip, stored=stored, reusable=reusable, keep_parent=keep_parent, aged=aged
+            self.socket_id,
+            tip=tip,
+            stored=stored,
+            reusable=reusable,
+            keep_parent=keep_parent,
+            aged=aged,
+            ended=ended,
         )
         self._inbox.end(Ending(Ended.OURS))
 

@@ -37,7 +37,8 @@ class SocketOwner(Protocol):
 class UpstreamSocket(ClientConnection):
     """The connection. Its owner attaches an Inbox for each turn and detaches it after; ``start`` comes first.
 
-    ``answered`` says whether any text frame ever came, ``refused_status`` what else than 101 answered the upgrade.
+    ``answered`` says whether any text frame ever came, ``refused_status`` what else than 101 answered the upgrade, and
+    ``last_ended`` is for its owner to note which response ended last.
     """
 
     def __init__(self, protocol: ClientProtocol, *, patience: Patience, **options: Any) -> None:
@@ -45,6 +46,7 @@ class UpstreamSocket(ClientConnection):
         self.ending: Ending | None = None
         self.refused_status: int | None = None
         self.answered = False
+        self.last_ended: str | None = None
         self._close_within = patience.close_timeout
         self._alive = Liveness(patience, send_ping=self._send_ping, unsent=self._unsent, die=self._die)
         self._owner: SocketOwner | None = None

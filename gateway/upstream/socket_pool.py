@@ -141,6 +141,12 @@ class SocketPool:
         """The upstream did not find a stored response of ``identity``: for a time only socket memory is used for it."""
         self._pool.forgets_stored(identity, self._clock())
 
+    def reconfigure(self, limits: PoolLimits) -> None:
+        """Other bounds from now on; those of age, and what was learned, stay."""
+        self._limits = limits
+        self._pool.reconfigure(limits)
+        self._settle()
+
     async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109
         """Lend no more, close idle sockets now and busy ones when released; whether all were within ``timeout`` seconds."""
         self._draining = True
@@ -173,13 +179,22 @@ class SocketPool:
             socket.write(frame)
 
     def take_back(
-        self, socket_id: int, *, tip: str | None, stored: bool, reusable: bool, keep_parent: bool, aged: bool
+        self,
+        socket_id: int,
+        *,
+        tip: str | None,
+        stored: bool,
+        reusable: bool,
+        keep_parent: bool,
+        aged: bool,
+        ended: str | None,
     ) -> None:
         """A turn has ended; see Lease.release."""
         socket = self._shelf.get(socket_id)
         if socket is None:
             return
         left = socket.detach()
+        socket.last_ended = ended or socket.last_ended
         now = self._clock()
         if aged:
             self._pool.aged(socket_id, now)
@@ -326,7 +341,15 @@ class SocketPool:
         if isinstance(grant, Dial):
             socket.start(self)
         reused = isinstance(grant, Use)
-        return Lease(self, grant.socket_id, inbox, parent=grant.parent, fate=grant.fate, reused=reused)
+        return Lease(
+            self,
+            grant.socket_id,
+            inbox,
+            parent=grant.parent,
+            fate=grant.fate,
+            reused=reused,
+            before=socket.last_ended,
+        )
 
     def _close(self, socket_id: int, reason: Closed, *, politely: bool) -> None:
         self._pool.close(socket_id, reason)

@@ -91,13 +91,16 @@ def test_what_comes_before_the_first_event_does_not_count():
 
 
 def test_a_refused_socket_lives_on_only_where_the_upstream_says_so():
-    """After a refusal the socket is kept only if the error had a status and the upstream is known to survive errors."""
+    """After a refusal the socket is kept only if the error had a status and the upstream is known to survive errors.
+
+    The failure of a response that never began may be an earlier one's, so there it never is.
+    """
     stated, bare = event("error", status=400, error={"message": "m"}), ERROR
     for text, survives, want in (
         (stated, True, True),
         (stated, False, False),
         (bare, True, False),
-        (FAILED, True, True),
+        (FAILED, True, False),
     ):
         assert exchange(text).socket_reusable(survives_errors=survives) is want
 
@@ -117,8 +120,6 @@ def test_leftovers_of_an_earlier_response_are_dropped(text):
 @pytest.mark.parametrize(
     "text",
     [
-        lifecycle("created", "r2"),
-        lifecycle("in_progress", "r2"),
         lifecycle("completed", "r2"),
         lifecycle("failed", "r2"),
         event("response.output_text.delta", response_id="r2", delta="x"),
@@ -128,6 +129,22 @@ def test_events_of_another_response_are_dropped(text):
     """An event that names another response is not this client's."""
     one = exchange(CREATED)
     assert one.feed(text) == FOREIGN and one.foreign and one.phase is Phase.STREAMING and one.ending is None
+
+
+@pytest.mark.parametrize("state", ["created", "queued", "in_progress"])
+@pytest.mark.parametrize("before", [[CREATED], [CREATED, ADDED, DELTA]])
+def test_two_responses_at_once_break_the_protocol(before, state):
+    """Most events name no response, so with a second one under way nothing can be given to the client any more."""
+    one = exchange(*before)
+    assert isinstance(one.feed(lifecycle(state, "r2")), Violation) and one.relayed == len(before)
+
+
+def test_the_failure_that_ended_the_response_before_is_not_this_ones():
+    """A repeated failure on a socket that served on is dropped; a failure of any other response is this request's refusal."""
+    one = Exchange(ours=False, before="r1")
+    one.sent()
+    assert one.feed(FAILED) == FOREIGN and one.foreign and one.phase is Phase.SENT
+    assert isinstance(one.feed(lifecycle("failed", "r2")), Refused)
 
 
 @pytest.mark.parametrize("last", [COMPLETED, lifecycle("incomplete"), FAILED])
