@@ -72,7 +72,7 @@ class Unavailable(GatewayError):
 
 
 class UpstreamLost(GatewayError):
-    """The connection to the upstream broke after the request may have begun to run (D3): never repeated by us."""
+    """The connection to the upstream broke after the request may have begun to run: never repeated by us."""
 
     status = 502
     kind = "server_error"

@@ -18,8 +18,8 @@ from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind
 from gateway.conversation.plan import Plan, Rules, plan
 from gateway.conversation.request import Request, Spelling
-from gateway.conversation.tree import Known, Transcript, Tree, Walk
-
+from gateway.conversation.transcripts import Known, Transcript, Walk
+from gateway.conversation.tree import Tree
 
 _ITEM_BYTES = 200
 _TRANSCRIPT_BYTES = 1400
@@ -161,6 +161,11 @@ class Store:
                 link = link.chained
             if link is not None:
                 self.forget(identity, transcript.response_id)
+
+    def reconfigure(self, limits: StoreLimits, now: float) -> None:
+        """Other bounds from now on; what is beyond them goes at once."""
+        self._limits = limits
+        self._shrink(now)
 
     def expire(self, now: float) -> None:
         """Drop what was not used for the longest time allowed."""

@@ -7,7 +7,7 @@ from collections import OrderedDict
 import xxhash
 
 from gateway.conversation.request import Spelling
-from gateway.conversation.tree import Known, Transcript
+from gateway.conversation.transcripts import Known, Transcript
 
 _MOST = 256
 """Beginnings kept for each identity. Each costs a digest per request, so what was not seen lately is read in full instead."""

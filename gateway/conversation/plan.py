@@ -13,7 +13,7 @@ from gateway.conversation.fields import allows_delta
 from gateway.conversation.items import Level
 from gateway.conversation.reasons import Reason
 from gateway.conversation.request import Request
-from gateway.conversation.tree import Match, Walk
+from gateway.conversation.transcripts import Match, Walk
 
 
 @dataclass(frozen=True, slots=True)

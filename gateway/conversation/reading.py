@@ -16,7 +16,7 @@ from gateway.conversation.digests import Digester
 from gateway.conversation.fields import field_facts
 from gateway.conversation.items import ItemFacts, Unreadable, facts_of
 from gateway.conversation.request import NotUpgradable, Request, Spelling, refusal_of, text_of
-from gateway.conversation.tree import Known
+from gateway.conversation.transcripts import Known
 from gateway.protocol.raw import Member, NotSliceable, split_around, split_array, split_object
 
 _INPUTS = (b'"input":[', b'"input": [')

@@ -9,7 +9,7 @@ import orjson
 
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts
-from gateway.conversation.tree import Known
+from gateway.conversation.transcripts import Known
 from gateway.protocol.raw import Member
 
 # Asynchronous or server-assembled requests: their context or their answer is not what this exchange carries.

@@ -1,8 +1,4 @@
-"""What the upstream holds, as one tree of items for each identity.
-
-A transcript is everything one response stands on, item by item, and the response's own items. Transcripts of one conversation
-share their beginning, so they are stored as a tree: a segment holds the facts of the items that one turn added, and further
-segments branch off it at any depth. Memory grows with new items, not with turns x history.
+"""The ways through the tree of what the upstream holds for one identity: finding parents, adding and removing transcripts.
 
 Finding a parent is one walk from the root along the resent items. Because equality above ``exact`` is not transitive and items
 may be skipped on either side, the walk carries a small set of places at once; each step compares two items by their facts. The
@@ -13,134 +9,19 @@ and knows as well how far a changed history still agreed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-
-import xxhash
+from dataclasses import replace
 
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind, Level, equal, refers_to
+from gateway.conversation.transcripts import SKIPPABLE, Fork, Known, Match, Segment, Transcript, Walk
 
 # Places carried at once. More would mean many histories that differ only in what a level ignores; dropping one costs a full turn.
 _MOST_PLACES = 64
-_SKIPPABLE = frozenset({Kind.EMPTY, Kind.REASONING})
 _SKIPPED_AT = {
     Level.EXACT: frozenset[Kind](),
     Level.EQUIVALENT: frozenset({Kind.EMPTY}),
-    Level.LENIENT: _SKIPPABLE,
+    Level.LENIENT: SKIPPABLE,
 }
-
-
-@dataclass(slots=True)
-class Fork:
-    """The segments that leave at one depth, findable by what their first item is."""
-
-    by_core: dict[bytes, list[Segment]] = field(default_factory=dict)
-    by_identifier: dict[bytes, list[Segment]] = field(default_factory=dict)
-    skippable: list[Segment] = field(default_factory=list)
-
-    def add(self, segment: Segment) -> None:
-        """Let ``segment`` leave here."""
-        first = segment.facts[0]
-        self.by_core.setdefault(first.core, []).append(segment)
-        if first.identifier is not None:
-            self.by_identifier.setdefault(first.identifier, []).append(segment)
-        if first.kind in _SKIPPABLE:
-            self.skippable.append(segment)
-
-    def discard(self, segment: Segment) -> None:
-        """The opposite of ``add``."""
-        first = segment.facts[0]
-        _discard(self.by_core, first.core, segment)
-        if first.identifier is not None:
-            _discard(self.by_identifier, first.identifier, segment)
-        if first.kind in _SKIPPABLE:
-            self.skippable.remove(segment)
-
-
-@dataclass(slots=True, eq=False)
-class Segment:
-    """Items that one turn added: ``facts`` begin at depth ``start``; answers begin at depth ``answer``.
-
-    ``after_answer`` says whether an answer lies before ``start``. ``branches`` are keyed by the depth at which they leave.
-    """
-
-    parent: Segment | None
-    start: int
-    facts: tuple[ItemFacts, ...]
-    answer: int
-    after_answer: bool
-    branches: dict[int, Fork] = field(default_factory=dict)
-    ends: dict[int, list[Transcript]] = field(default_factory=dict)
-
-    @property
-    def end(self) -> int:
-        """The depth behind the last item."""
-        return self.start + len(self.facts)
-
-
-@dataclass(slots=True, eq=False)
-class Transcript:
-    """A completed response that later requests may continue, and where its items end in the tree.
-
-    ``chained`` is the transcript that its request named as parent, if any. ``used`` is the time of last use in seconds.
-    ``asked`` is the depth behind the items of its own request, before its answer.
-    """
-
-    response_id: str
-    segment: Segment
-    depth: int
-    fields: FieldFacts
-    stored: bool
-    chained: Transcript | None
-    used: float
-    asked: int
-
-    def place_asked(self) -> tuple[Segment, int]:
-        """The place in the tree behind the items of its own request."""
-        segment = self.segment
-        while segment.parent is not None and segment.start >= self.asked:
-            segment = segment.parent
-        return segment, self.asked
-
-    def held(self) -> tuple[ItemFacts, ...]:
-        """The facts of all items that the upstream holds, first to last."""
-        parts: list[Sequence[ItemFacts]] = []
-        segment: Segment | None = self.segment
-        depth = self.depth
-        while segment is not None:
-            parts.append(segment.facts[: depth - segment.start])
-            depth = segment.start
-            segment = segment.parent
-        return tuple(fact for part in reversed(parts) for fact in part)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The items that an earlier request, ``transcript``'s own, consisted of, recognised by their raw text.
-
-    ``length`` is that of the text in bytes, ``items`` how many items it holds, ``hasher`` has digested it so far.
-    """
-
-    transcript: Transcript
-    length: int
-    items: int
-    hasher: xxhash.xxh3_128
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A transcript whose items equal the first ``consumed`` items of a request."""
-
-    transcript: Transcript
-    consumed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """What a walk found: matches, the longest first, and whether it agreed with an answer before it differed."""
-
-    matches: tuple[Match, ...]
-    met_answer: bool
 
 
 class Tree:
@@ -287,7 +168,7 @@ def _places_for(item: ItemFacts, place: _Place) -> Iterator[_Place]:
 def _skippable_places(place: _Place) -> Iterator[_Place]:
     """The places one item further on whose item some level lets a client leave out."""
     segment, depth = place
-    if depth < segment.end and segment.facts[depth - segment.start].kind in _SKIPPABLE:
+    if depth < segment.end and segment.facts[depth - segment.start].kind in SKIPPABLE:
         yield segment, depth + 1
     if (fork := segment.branches.get(depth)) is not None:
         for branch in reversed(fork.skippable):
@@ -342,9 +223,3 @@ def _first_of_each(found: list[Match]) -> tuple[Match, ...]:
             seen.add(id(match.transcript))
             kept.append(match)
     return tuple(kept)
-
-
-def _discard(index: dict[bytes, list[Segment]], key: bytes, segment: Segment) -> None:
-    index[key].remove(segment)
-    if not index[key]:
-        del index[key]

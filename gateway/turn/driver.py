@@ -17,7 +17,7 @@ from gateway.conversation.plan import Plan, Rules
 from gateway.conversation.reading import Reader
 from gateway.conversation.reasons import Reason
 from gateway.conversation.request import NotUpgradable, Request
-from gateway.conversation.tree import Known, Transcript
+from gateway.conversation.transcripts import Known, Transcript
 from gateway.errors import Unavailable
 from gateway.settings import Settings
 from gateway.stats import TurnRecord
@@ -81,10 +81,7 @@ class TurnDriver:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.upstream = settings.upstream
-        self.upgrades = settings.mode == "auto"
-        self.checks_parent = settings.check_parent
-        self.max_waiting = settings.max_waiting
-        self.survives_errors = settings.survives_errors
+        self.reconfigure(settings)
         self.store = store
         self.pool = pool
         self.plain = plain
@@ -93,18 +90,25 @@ class TurnDriver:
         self._digester = Digester(key)
         self.reader = Reader(self._digester)
         self._key = key
-        self._settings = settings
         self._counter = counter
-        self._rules = Rules(
-            Level[settings.match.upper()],
-            any_change_is_full=settings.settings == "full",
-            chain_stored=settings.stored == "delta",
-        )
         self._volatile = VolatileHeaders(key)
         self._learned = _Learned()
         self._running = 0
         self._told_of_reasoning: set[bytes] = set()
         self._log = structlog.get_logger("upwire")
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Go on with other settings, from the next turn; ``upstream`` and what hangs on it stays."""
+        self.upgrades = settings.mode == "auto"
+        self.checks_parent = settings.check_parent
+        self.max_waiting = settings.max_waiting
+        self.survives_errors = settings.survives_errors
+        self._settings = settings
+        self._rules = Rules(
+            Level[settings.match.upper()],
+            any_change_is_full=settings.settings == "full",
+            chain_stored=settings.stored == "delta",
+        )
 
     def turn(self, call: Call) -> Turn:
         """A turn for this call, to be entered with ``async with``. Raises Unavailable beyond the limit of turns at once."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gateway.conversation.items import Unreadable
 from gateway.conversation.plan import Plan
 from gateway.conversation.request import Request
-from gateway.conversation.tree import Match, Transcript
+from gateway.conversation.transcripts import Match, Transcript
 from gateway.pool import Want
 from gateway.protocol.ending import Ending
 from gateway.protocol.frames import create_frame

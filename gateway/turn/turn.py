@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from gateway.conversation.reasons import Reason
 from gateway.conversation.request import NotUpgradable, Request
-from gateway.conversation.tree import Match
+from gateway.conversation.transcripts import Match
 from gateway.errors import GatewayError, UpstreamLost
 from gateway.pool import Closed
 from gateway.protocol.exchange import Exchange, Ignored, Refused, Relay, Violation

@@ -7,7 +7,7 @@ from random import Random
 
 from gateway.conversation.items import Level
 from gateway.conversation.plan import Rules
-from gateway.conversation.tree import Segment
+from gateway.conversation.transcripts import Segment
 from gateway.store import Store, StoreLimits
 from tests.conversation.histories import facts, request, said, user
 
@@ -177,3 +177,12 @@ def tree_items(book):
         )
 
     return sum(count(realm.tree.root) for realm in book._realms.values())
+
+
+def test_fewer_conversations_than_are_kept():
+    """A lower limit drops the oldest at once."""
+    book = store()
+    for number in range(5):
+        add(book, f"r{number}", [user(str(number))], [said("a")])
+    book.reconfigure(StoreLimits(responses=2, items=10**6, age=1e9), 0.0)
+    assert (len(book), book.evicted) == (2, 3)

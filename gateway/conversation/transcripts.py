@@ -1,0 +1,138 @@
+"""What the upstream holds after a response, as segments of a tree of items: the data, without the ways through it.
+
+A transcript is everything one response stands on, item by item, and the response's own items. Transcripts of one conversation
+share their beginning, so they are stored as a tree: a segment holds the facts of the items that one turn added, and further
+segments branch off it at any depth. Memory grows with new items, not with turns x history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import xxhash
+
+from gateway.conversation.fields import FieldFacts
+from gateway.conversation.items import ItemFacts, Kind
+
+SKIPPABLE = frozenset({Kind.EMPTY, Kind.REASONING})
+"""Kinds of held items that some level lets a client leave out."""
+
+
+@dataclass(slots=True)
+class Fork:
+    """The segments that leave at one depth, findable by what their first item is."""
+
+    by_core: dict[bytes, list[Segment]] = field(default_factory=dict)
+    by_identifier: dict[bytes, list[Segment]] = field(default_factory=dict)
+    skippable: list[Segment] = field(default_factory=list)
+
+    def add(self, segment: Segment) -> None:
+        """Let ``segment`` leave here."""
+        first = segment.facts[0]
+        self.by_core.setdefault(first.core, []).append(segment)
+        if first.identifier is not None:
+            self.by_identifier.setdefault(first.identifier, []).append(segment)
+        if first.kind in SKIPPABLE:
+            self.skippable.append(segment)
+
+    def discard(self, segment: Segment) -> None:
+        """The opposite of ``add``."""
+        first = segment.facts[0]
+        _discard(self.by_core, first.core, segment)
+        if first.identifier is not None:
+            _discard(self.by_identifier, first.identifier, segment)
+        if first.kind in SKIPPABLE:
+            self.skippable.remove(segment)
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Items that one turn added: ``facts`` begin at depth ``start``; answers begin at depth ``answer``.
+
+    ``after_answer`` says whether an answer lies before ``start``. ``branches`` are keyed by the depth at which they leave.
+    """
+
+    parent: Segment | None
+    start: int
+    facts: tuple[ItemFacts, ...]
+    answer: int
+    after_answer: bool
+    branches: dict[int, Fork] = field(default_factory=dict)
+    ends: dict[int, list[Transcript]] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """The depth behind the last item."""
+        return self.start + len(self.facts)
+
+
+@dataclass(slots=True, eq=False)
+class Transcript:
+    """A completed response that later requests may continue, and where its items end in the tree.
+
+    ``chained`` is the transcript that its request named as parent, if any. ``used`` is the time of last use in seconds.
+    ``asked`` is the depth behind the items of its own request, before its answer.
+    """
+
+    response_id: str
+    segment: Segment
+    depth: int
+    fields: FieldFacts
+    stored: bool
+    chained: Transcript | None
+    used: float
+    asked: int
+
+    def place_asked(self) -> tuple[Segment, int]:
+        """The place in the tree behind the items of its own request."""
+        segment = self.segment
+        while segment.parent is not None and segment.start >= self.asked:
+            segment = segment.parent
+        return segment, self.asked
+
+    def held(self) -> tuple[ItemFacts, ...]:
+        """The facts of all items that the upstream holds, first to last."""
+        parts: list[Sequence[ItemFacts]] = []
+        segment: Segment | None = self.segment
+        depth = self.depth
+        while segment is not None:
+            parts.append(segment.facts[: depth - segment.start])
+            depth = segment.start
+            segment = segment.parent
+        return tuple(fact for part in reversed(parts) for fact in part)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The items that an earlier request, ``transcript``'s own, consisted of, recognised by their raw text.
+
+    ``length`` is that of the text in bytes, ``items`` how many items it holds, ``hasher`` has digested it so far.
+    """
+
+    transcript: Transcript
+    length: int
+    items: int
+    hasher: xxhash.xxh3_128
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A transcript whose items equal the first ``consumed`` items of a request."""
+
+    transcript: Transcript
+    consumed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a walk found: matches, the longest first, and whether it agreed with an answer before it differed."""
+
+    matches: tuple[Match, ...]
+    met_answer: bool
+
+
+def _discard(index: dict[bytes, list[Segment]], key: bytes, segment: Segment) -> None:
+    index[key].remove(segment)
+    if not index[key]:
+        del index[key]
