@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -79,6 +79,20 @@ def turn_line(record: TurnRecord) -> None:
 def socket_line(what: str, fields: Mapping[str, Any]) -> None:
     """Log what became of an upstream socket; only a refused one concerns whoever runs the gateway."""
     logger().log(logging.WARNING if what == "refused" else logging.DEBUG, f"socket_{what}", **fields)
+
+
+def reloaded(changed: Sequence[str], need_restart: Sequence[str]) -> None:
+    """Log that the settings were read again: the names of those that are new, and of those that take a restart."""
+    logger().info("reloaded", changed=list(changed))
+    if need_restart:
+        logger().warning(
+            "restart_needed", settings=list(need_restart), remedy="they keep their value until a restart"
+        )
+
+
+def not_reloaded(why: str) -> None:
+    """Log that the settings could not be read again, with the text of a ConfigError, which quotes no value."""
+    logger().error("not_reloaded", why=why, remedy="everything stays as it was")
 
 
 def failed(what: str, failure: BaseException) -> None:

@@ -38,7 +38,9 @@ def command(config: str | None, **given: Any) -> int:
                 click.echo(line)
 
     try:
-        return asyncio.run(server.serve(settings, token=token, ready=ready))
+        return asyncio.run(
+            server.serve(settings, token=token, ready=ready, again=lambda: read(config, given).settings)
+        )
     except (server.CannotListen, NoRoute) as error:
         raise click.ClickException(str(error)) from None
 

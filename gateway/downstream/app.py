@@ -22,6 +22,9 @@ from gateway.settings import Settings
 from gateway.upstream.plain import PlainHttp
 from gateway.upstream.urls import RESPONSES, api_path
 
+GUARD = web.AppKey("guard", Guard)
+"""Where the application keeps its guard."""
+
 _MAX_HEADERS = 256
 _LINGER = 5.0
 """Seconds for which the rest of a body is thrown away, so that its sender gets to read why it was refused."""
@@ -50,6 +53,7 @@ def build_app(
         middlewares=[*middlewares, answer_errors(on_failure), guard.middleware],
         client_max_size=settings.max_body,
     )
+    app[GUARD] = guard
     app.on_response_prepare.append(_own_headers_only)
     app.on_response_prepare.append(guard.on_prepare)
     ours: dict[str, set[str]] = {}

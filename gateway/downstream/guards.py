@@ -29,10 +29,14 @@ class Guard:
     """The checks, as a middleware. ``token`` is what clients must present in ``x-upwire-token``, or None."""
 
     def __init__(self, settings: Settings, *, token: str | None = None) -> None:
-        self._hosts = {_name(host) for host in settings.allowed_hosts}
-        self._origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
+        self.reconfigure(settings)
         self._token = token
         self._listening = _name(settings.host)
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Other allowed names and origins from the next request."""
+        self._hosts = {_name(host) for host in settings.allowed_hosts}
+        self._origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:

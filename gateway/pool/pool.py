@@ -188,6 +188,10 @@ class Pool:
             elif now - socket.last_used >= self._limits.socket_idle:
                 self._close(socket, Closed.IDLE)
 
+    def reconfigure(self, limits: PoolLimits) -> None:
+        """Other bounds from now on; those of age, and what was learned, stay. Too many sockets are not closed for it."""
+        self._limits = limits
+
     def drain(self) -> None:
         """Close idle sockets now and busy ones as they are released."""
         self._draining = True

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway import log
 from gateway.admin import admin_routes
-from gateway.downstream.app import build_app, build_runner
+from gateway.downstream.app import GUARD, build_app, build_runner
 from gateway.downstream.body import read_body
 from gateway.downstream.responses import responder
 from gateway.pool import PoolLimits
@@ -56,13 +56,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
     pool = SocketPool(
         limits=_limits(settings), dial=_dial(settings, route), tasks=tasks, on_event=log.socket_line
     )
-    store = Store(
-        StoreLimits(
-            responses=settings.conversations,
-            items=settings.conversation_items,
-            age=settings.conversation_age,
-        )
-    )
+    store = Store(_store_limits(settings))
     observed = Observation(settings)
     driver = TurnDriver(settings, store=store, pool=pool, plain=plain, counter=observed.stats)
     observed.of(store=store, pool=pool, driver=driver)
@@ -107,7 +101,15 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
     app.on_shutdown.append(observed.end)
     runner = build_runner(app, settings, on_failure=log.failed, shutdown_timeout=SHUTDOWN)
     tasks.spawn(_let_go(store, settings.conversation_age), name="let go of conversations")
-    return Gateway(requests=requests, runner=runner, close=close)
+
+    def reconfigure(wanted: Settings) -> None:
+        driver.reconfigure(wanted)
+        pool.reconfigure(_limits(wanted))
+        store.reconfigure(_store_limits(wanted), monotonic())
+        app[GUARD].reconfigure(wanted)
+        observed.reconfigure(wanted)
+
+    return Gateway(requests=requests, runner=runner, close=close, reconfigure=reconfigure)
 
 
 async def _let_go(store: Store, age: float) -> None:
@@ -115,6 +117,14 @@ async def _let_go(store: Store, age: float) -> None:
     while True:
         await asyncio.sleep(max(0.02, min(60.0, age / 20)))
         store.expire(monotonic())
+
+
+def _store_limits(settings: Settings) -> StoreLimits:
+    return StoreLimits(
+        responses=settings.conversations,
+        items=settings.conversation_items,
+        age=settings.conversation_age,
+    )
 
 
 def _limits(settings: Settings) -> PoolLimits:

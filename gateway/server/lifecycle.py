@@ -21,6 +21,7 @@ from gateway.admin import PATHS
 from gateway.admin.routes import Phase
 from gateway.errors import Unavailable
 from gateway.server.listen import BACKLOG
+from gateway.settings import Settings
 
 RETRY_AFTER = 5
 """Seconds after which a client that was refused during the drain may find another process here."""
@@ -142,12 +143,14 @@ class Gateway:
     """A gateway put together but not yet listening.
 
     ``runner`` serves an application that has ``requests.middleware`` outermost; ``close`` ends background tasks and all
-    connections to the upstream, idle sockets with code 1000, and may be called twice.
+    connections to the upstream, idle sockets with code 1000, and may be called twice; ``reconfigure`` goes on with settings that
+    differ in reloadable ones only.
     """
 
     requests: Requests
     runner: web.BaseRunner
     close: Callable[[], Awaitable[None]]
+    reconfigure: Callable[[Settings], None] = lambda _: None
 
 
 async def run(

@@ -70,11 +70,15 @@ class Observation:
 
         self._snapshot = snapshot
 
+    def reconfigure(self, settings: Settings) -> None:
+        """Show other settings from now on."""
+        self._settings = settings
+
     async def end(self, _app: object) -> None:
         """Let those who watch go; they would keep the process waiting."""
         self.feed.close()
 
     def snapshot(self) -> dict[str, Any]:
         """The value of ``/stats``; ``of`` comes first."""
-        assert self._snapshot is not None  # noqa: S101
+        assert self._snapshot is not None  # noqa: S101 (a gateway is assembled before it answers)
         return self._snapshot()

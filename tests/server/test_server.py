@@ -10,8 +10,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gateway.admin import admin_routes
+from gateway.admin import Feed, Metrics, admin_routes
 from gateway.server import CannotListen, Gateway, Requests, Stop, bind, lifecycle, run, url_of
+from gateway.stats import Stats
 
 
 class Running:
@@ -56,7 +57,14 @@ async def start():
         async def begin(drain_timeout=30.0, close=None):
             running = Running()
             app = web.Application(middlewares=[running.requests.middleware])
-            app.add_routes(admin_routes(snapshot=lambda: {"turns": 1}, phase=lambda: running.requests.phase))
+            app.add_routes(
+                admin_routes(
+                    snapshot=lambda: {"turns": 1},
+                    phase=lambda: running.requests.phase,
+                    metrics=Metrics(Stats(), dict),
+                    feed=Feed(),
+                )
+            )
             app.router.add_post("/v1/slow", running.slow)
             gateway = Gateway(
                 requests=running.requests,
