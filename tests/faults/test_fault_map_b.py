@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from tests.faults.fault_map_b import NOT_YET, SHOWN_BY
+from tests.faults.fault_map_b import SHOWN_BY
 
 REPORTED = [
     *(26, 27, 29, 32, 34, 35, 37, 39, 40, 41, 46, 47),
@@ -13,16 +13,17 @@ REPORTED = [
 
 
 def test_every_reported_fault_of_this_range_has_its_tests():
-    """Each number is shown by at least one test, or named with the cause why not yet, and never both."""
-    assert sorted([*SHOWN_BY, *NOT_YET]) == [f"B{number}" for number in REPORTED]
-    assert all([*SHOWN_BY.values(), *NOT_YET.values()])
+    """Each number is shown by at least one test, and no number is listed that was not reported."""
+    assert sorted(SHOWN_BY) == [f"B{number}" for number in REPORTED]
+    assert all(SHOWN_BY.values())
 
 
 def test_this_table_names_exactly_the_tests_that_exist():
     """Every test named is there once, under its own number, and no test of the range is left out."""
+    here = Path(__file__).parent
     existing = [
         node.name
-        for path in sorted(Path(__file__).parent.glob("test_faults_b*.py"))
+        for path in [*sorted(here.glob("test_faults_b*.py")), here.parent / "admin" / "test_metrics.py"]
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
     ]
