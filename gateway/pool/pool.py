@@ -17,6 +17,8 @@ from gateway.pool.age import AgeLimits
 from gateway.pool.choice import Barred, Closed, Closing, Dial, Fate, Full, PoolLimits, Use, Want
 
 _REMEMBERED_TIPS = 64
+_GOING_ON = 60.0
+"""Seconds after its last turn for which a conversation that was continued is expected to go on."""
 _FORGETFUL_IDENTITIES = 10_000
 
 
@@ -38,12 +40,17 @@ class _Socket:
     turns: int = 0
     tip: str | None = None
     stored: bool = False
+    continued: bool = False
     past: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_TIPS))
 
     @property
     def takes_turn(self) -> bool:
         """Whether a turn can start now; one at a time, until a socket carries several lanes."""
         return self.state is _State.IDLE
+
+    def missed(self, now: float) -> bool:
+        """Whether a conversation is going on here that the upstream would have to reload elsewhere."""
+        return self.continued and self.tip is not None and now - self.last_used < _GOING_ON
 
     @property
     def precious(self) -> bool:
@@ -84,8 +91,9 @@ class Pool:
         """Choose and reserve a socket of ``identity`` for one turn; ``wants`` are its possible parents, longest first.
 
         The first want that an idle socket holds as its newest response, or that the upstream can reload, is the parent.
-        Without such a holder the order is: an idle socket that alone holds no conversation; a new one; at the limit the
-        least recently used idle one, lent if it is of this identity and otherwise closed for a new one.
+        Without such a holder the order is: an idle socket that nobody would miss; a new one; one whose conversation the
+        upstream can reload, which is slower; at the limit the least recently used idle one, lent if it is of this identity and
+        otherwise closed for a new one.
         ``fresh`` takes no parent; ``avoid`` are sockets not to use; ``may_dial`` false means Barred instead of Dial.
         """
         mine = self._of.get(identity, {})
@@ -93,21 +101,27 @@ class Pool:
             if socket.takes_turn and self._aged(socket, now):
                 self._close(socket, Closed.AGE)
         idle = [s for s in mine.values() if s.takes_turn and s.id not in avoid]
+        forgetful = self._forgetful.get(identity, now) > now
         parent: Want | None = None
         for want in () if fresh else wants:
             holder = next((s for s in idle if s.tip == want.response_id), None)
             if holder is not None:
                 return self._use(holder, want, self._fate(mine, wants, want), now)
-            if want.stored and self._forgetful.get(identity, now) <= now:
+            if want.stored and not forgetful:
                 parent = want
                 break
         fate = None if fresh else self._fate(mine, wants, parent)
-        harmless = [s for s in idle if not s.precious]
+        lendable = [s for s in idle if not s.precious and not (forgetful and s.tip is not None)]
+        harmless = [s for s in lendable if not s.missed(now)]
         if harmless:
             return self._use(min(harmless, key=_least_missed), parent, fate, now)
         within = len(mine) < self._limits.sockets_per_identity
+        if within and len(self._sockets) < self._limits.sockets and may_dial:
+            return self._dial(identity, upstream, parent, fate, now)
+        if lendable:
+            return self._use(min(lendable, key=_least_missed), parent, fate, now)
         if within and len(self._sockets) < self._limits.sockets:
-            return self._dial(identity, upstream, parent, fate, now) if may_dial else Barred()
+            return Barred()
         pool = self._sockets.values() if within else mine.values()
         oldest = min((s for s in pool if s.takes_turn), key=lambda s: s.last_used, default=None)
         if oldest is not None and oldest.identity == identity and idle:
@@ -269,13 +283,16 @@ class Pool:
         socket.state = _State.BUSY
         socket.since = now
         socket.turns += 1
+        socket.continued = parent is not None
         self._reused += 1
         return Use(socket.id, parent, fate)
 
     def _dial(
         self, identity: bytes, upstream: str, parent: Want | None, fate: Fate | None, now: float
     ) -> Dial:
-        socket = _Socket(next(self._ids), identity, upstream, now, opened_at=now, since=now)
+        socket = _Socket(
+            next(self._ids), identity, upstream, now, opened_at=now, since=now, continued=parent is not None
+        )
         self._sockets[socket.id] = socket
         self._of.setdefault(identity, {})[socket.id] = socket
         return Dial(socket.id, parent, fate)

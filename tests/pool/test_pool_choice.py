@@ -130,12 +130,13 @@ def test_identity_that_forgets_stored_parents() -> None:
     bench = Bench(forgets_for=100)
     holder = bench.idle("r1", stored=True)
     bench.pool.forgets_stored(ME, bench.now)
-    assert bench.reserve(stored("r0")) == Use(holder, None, Fate.LOST)
+    assert bench.reserve(stored("r0")) == Dial(2, None, Fate.LOST)
+    assert bench.reserve(stored("r1")) == Use(holder, stored("r1"), None)
     bench.free(holder, "r2", stored=True)
     assert bench.reserve(stored("r2")) == Use(holder, stored("r2"), None)
-    assert bench.reserve(stored("r1"), identity=YOU) == Dial(2, stored("r1"), None)
+    assert bench.reserve(stored("r1"), identity=YOU) == Dial(3, stored("r1"), None)
     bench.now += 100
-    assert bench.reserve(stored("r0")) == Dial(3, stored("r0"), None)
+    assert bench.reserve(stored("r0")) == Dial(4, stored("r0"), None)
 
 
 def test_fresh_and_avoid() -> None:
@@ -449,3 +450,36 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPoolMachine = PoolMachine.TestCase
+
+
+def test_stored_conversation_that_goes_on_keeps_its_socket_while_there_is_room() -> None:
+    """Reloading a stored parent is slower than holding it, so a socket with a continued conversation is lent last."""
+    bench = Bench(sockets_per_identity=2)
+    first = bench.idle("r1", stored=True)
+    assert bench.reserve(stored("r1")) == Use(first, stored("r1"), None)
+    bench.free(first, "r2", stored=True)
+    assert bench.reserve() == Dial(2, None, None)
+    bench.pool.opened(2, bench.now)
+    bench.free(2, "s1", stored=True)
+    assert bench.reserve() == Use(2, None, None)
+    assert bench.reserve() == Use(first, None, None)
+
+
+def test_stored_conversation_that_was_never_continued_or_is_quiet_gives_its_socket() -> None:
+    """Single questions one after the other share a socket, and a conversation that paused can be reloaded."""
+    bench = Bench()
+    only = bench.idle("r1", stored=True)
+    assert bench.reserve() == Use(only, None, None)
+    bench.free(only, "r2", stored=True)
+    assert bench.reserve(stored("r2")) == Use(only, stored("r2"), None)
+    bench.free(only, "r3", stored=True)
+    bench.now += 61
+    assert bench.reserve() == Use(only, None, None)
+
+
+def test_stored_response_counts_as_held_alone_where_stored_ones_are_forgotten() -> None:
+    """An identity whose stored responses were not found has them on their sockets only."""
+    bench = Bench()
+    bench.idle("r1", stored=True)
+    bench.pool.forgets_stored(ME, bench.now)
+    assert bench.reserve() == Dial(2, None, None)
