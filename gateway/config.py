@@ -9,6 +9,7 @@ import difflib
 import ipaddress
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -27,6 +28,8 @@ TOKEN_LENGTH = 16
 
 _KINDS: dict[str, Any] = get_type_hints(Settings)
 _CHOICES: dict[str, tuple[str, ...] | None] = {f.name: f.metadata["choices"] for f in fields(Settings)}
+_KEY_ENV = "upstream_key_env"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _MAY_BE_ZERO = frozenset({"port", "socket_wait", "drain_timeout", "drain_grace", "upgrade_memory"})
 
@@ -79,8 +82,11 @@ def load(
             sources[key] = f"file {file}"
             values[key] = _from_toml(key, value, sources[key])
     known = {variable_name(name): name for name in _KINDS}
+    named = (flags, {_KEY_ENV: environment.get(variable_name(_KEY_ENV))}, values)
+    # The one that holds the upstream's key may be called like our own.
+    others = {CONFIG_VARIABLE, *also_known, next((v for v in (s.get(_KEY_ENV) for s in named) if v), None)}
     for variable in sorted(environment):
-        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or variable in also_known:
+        if not variable.startswith(PREFIX) or (variable in others and variable not in known):
             continue
         if variable not in known:
             raise ConfigError(
@@ -130,6 +136,13 @@ def load_token(settings: Settings) -> str | None:
             "such as the output of: openssl rand -hex 32"
         )
     return token
+
+
+def key_place(settings: Settings) -> str:
+    """Where the gateway has the upstream's key from, in a few words; empty if clients bring their own."""
+    if settings.upstream_key_file:
+        return settings.upstream_key_file
+    return f"the environment variable {settings.upstream_key_env}" if settings.upstream_key_env else ""
 
 
 def is_loopback(host: str) -> bool:
@@ -215,6 +228,11 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         fail("listen", "must be unix:PATH; --host and --port say where to listen for TCP")
     if wrong := _wrong_url(settings.upstream):
         fail("upstream", wrong)
+    if settings.upstream_key_file and settings.upstream_key_env:
+        fail("upstream_key_env", "and upstream_key_file are both given; which of them holds the key?")
+    if settings.upstream_key_env and not _VARIABLE.fullmatch(settings.upstream_key_env):
+        # Not quoted: it may be the key itself.
+        fail("upstream_key_env", "must be the name of an environment variable, not the key")
     if not is_loopback(settings.host) and not (settings.allow_remote and settings.token_file):
         fail(
             "host",
@@ -233,7 +251,7 @@ def _wrong_url(url: str) -> str | None:
     if parts.scheme not in ("http", "https") or not host or port == 0:
         return "must be an http or https URL such as https://api.openai.com/v1"
     if parts.username is not None or parts.password is not None:
-        return "must not hold a user name or password; clients send their own key"
+        return "must not hold a user name or password; clients send their own key, or see upstream_key_file"
     if parts.fragment or any(c.isspace() for c in url):
         return "must not hold a fragment or a space"
     return None

@@ -63,6 +63,14 @@ class Settings:
     token_file: str = _setting(
         "", "File with the token that clients present in the header x-upwire-token; empty asks for none."
     )
+    upstream_key_file: str = _setting(
+        "",
+        "File with the key for the upstream, sent in place of the clients' own; read again when it changes. Clients may then "
+        "present the token of token_file as their API key.",
+    )
+    upstream_key_env: str = _setting(
+        "", "Name of the environment variable that holds that key, instead of a file."
+    )
     proxy: str = _setting(
         "auto", "HTTP proxy to the upstream: its URL, none, or auto for what the environment says."
     )

@@ -15,7 +15,7 @@ import click
 
 from gateway.cli.options import read, setting_options
 from gateway.cli.stats import base_url, fetch
-from gateway.config import ConfigError, is_loopback, load_token
+from gateway.config import ConfigError, is_loopback, key_place, load_token
 from gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,16 +37,22 @@ class Row:
 @click.command("check")
 @setting_options((
     "host", "port", "upstream", "proxy", "ca_file", "client_cert", "dial_timeout", "allow_remote", "token_file",
+    "upstream_key_file", "upstream_key_env",
 ))  # fmt: skip
 def command(config: str | None, **given: Any) -> int:
     """Find out why it does not work: configuration, port, proxy, names, TLS, upgrade and key.
 
-    The key is taken from OPENAI_API_KEY, sent to the upstream only, and never shown. Exit code 1 if a step failed.
+    The key is the one that the gateway is set to use, else that in OPENAI_API_KEY; it is sent to the upstream only, and never
+    shown. Exit code 1 if a step failed.
     """
+    from gateway.upstream.key import KeyUnusable, upstream_key  # noqa: PLC0415 (takes structlog with it)
+
     try:
         loaded = read(config, given)
-        token = load_token(loaded.settings)
-    except ConfigError as error:
+        settings = loaded.settings
+        token = load_token(settings)
+        held = upstream_key(settings.upstream_key_file, settings.upstream_key_env, os.environ)
+    except (ConfigError, KeyUnusable) as error:
         show(Row("config", "failed", str(error), "Correct it; upwire serve --help shows all settings."))
         return 1
     show(
@@ -56,12 +62,13 @@ def command(config: str | None, **given: Any) -> int:
             f"read from {loaded.file}" if loaded.file else "no file; flags, environment, defaults",
         )
     )
-    show(port := port_row(loaded.settings, token))
-    return asyncio.run(_upstream(loaded.settings, failed=port.verdict == "failed"))
+    show(port := port_row(settings, token))
+    key = held.current() if held else os.environ.get(KEY_VARIABLE, "")
+    return asyncio.run(_upstream(settings, key, failed=port.verdict == "failed"))
 
 
-async def _upstream(settings: Settings, *, failed: bool) -> int:
-    async for row in upstream_rows(settings, os.environ.get(KEY_VARIABLE, "")):
+async def _upstream(settings: Settings, key: str, *, failed: bool) -> int:
+    async for row in upstream_rows(settings, key):
         show(row)
         failed = failed or row.verdict == "failed"
     return 1 if failed else 0
@@ -224,10 +231,11 @@ async def _key_row(settings: Settings, route: Route, headers: list[tuple[str, st
         )
     finally:
         await plain.close()
+    place = f"the key from {key_place(settings)}" if key_place(settings) else KEY_VARIABLE
     if status == 200:
-        return Row("key", "ok", f"the upstream takes {KEY_VARIABLE}")
+        return Row("key", "ok", f"the upstream takes {place}")
     if status == 401:
-        return Row("key", "failed", "the upstream answered 401", f"{KEY_VARIABLE} is wrong or expired.")
+        return Row("key", "failed", "the upstream answered 401", f"{place} is wrong or expired.")
     return Row(
         "key",
         "warning",

@@ -10,7 +10,7 @@ import click
 
 from gateway import __version__
 from gateway.cli.options import read, setting_options
-from gateway.config import Loaded, load_token
+from gateway.config import Loaded, key_place, load_token
 
 
 @click.command("serve")
@@ -27,6 +27,7 @@ def command(config: str | None, **given: Any) -> int:
 
     # The other commands need neither aiohttp nor structlog.
     from gateway import log, server  # noqa: PLC0415
+    from gateway.upstream.key import KeyUnusable  # noqa: PLC0415
     from gateway.upstream.route import NoRoute  # noqa: PLC0415
 
     log.configure(settings.log_level, settings.log_format)
@@ -41,7 +42,7 @@ def command(config: str | None, **given: Any) -> int:
         return asyncio.run(
             server.serve(settings, token=token, ready=ready, again=lambda: read(config, given).settings)
         )
-    except (server.CannotListen, NoRoute) as error:
+    except (server.CannotListen, NoRoute, KeyUnusable) as error:
         raise click.ClickException(str(error)) from None
 
 
@@ -54,6 +55,7 @@ def ready_lines(loaded: Loaded, url: str) -> list[str]:
         f"listening on {url}",
         *(f"listening on {address}" for address in settings.listen),
         f"upstream {base}{'?...' if query else ''}",
+        *([f"upstream key from {held}"] if (held := key_place(settings)) else []),
         f"mode {settings.mode}, match {settings.match}",
         f"configuration from {origin(loaded)}",
         f"export OPENAI_BASE_URL={url}/v1",

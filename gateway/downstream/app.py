@@ -19,6 +19,8 @@ from gateway.downstream.malformed import (
 )
 from gateway.downstream.passthrough import Passthrough, Relayed
 from gateway.settings import Settings
+from gateway.turn.call import Headers
+from gateway.upstream.identity import header_pairs
 from gateway.upstream.plain import PlainHttp
 from gateway.upstream.urls import RESPONSES, api_path
 
@@ -38,6 +40,7 @@ def build_app(
     identify: Callable[[web.Request], bytes],
     on_deleted: Callable[[bytes, str], None],
     on_failure: OnFailure,
+    received: Callable[[web.Request], Headers] = lambda request: header_pairs(request.raw_headers),
     admin_routes: Iterable[web.AbstractRouteDef] = (),
     token: str | None = None,
     middlewares: Sequence[Middleware] = (),
@@ -45,7 +48,7 @@ def build_app(
     """The application.
 
     ``respond`` answers ``POST /v1/responses`` and may raise GatewayError before it has begun to answer; all else of the API goes
-    through ``plain``. ``admin_routes`` are our own paths. ``identify`` and ``on_deleted`` are those of Passthrough, ``on_failure``
+    through ``plain``. ``admin_routes`` are our own paths. ``received``, ``identify`` and ``on_deleted`` are those of Passthrough, ``on_failure``
     takes failures of the gateway itself, ``token`` is asked of every client if not None, and ``middlewares`` run outermost.
     """
     guard = Guard(settings, token=token)
@@ -61,7 +64,7 @@ def build_app(
         if route.resource is not None:
             ours[route.resource.canonical] = {each.method for each in route.resource}
     through = Passthrough(
-        plain=plain, upstream=settings.upstream, identify=identify, on_deleted=on_deleted
+        plain=plain, upstream=settings.upstream, received=received, identify=identify, on_deleted=on_deleted
     ).handle
 
     async def handle(request: web.Request) -> web.StreamResponse:

@@ -17,6 +17,8 @@ from aiohttp.typedefs import Handler
 from gateway.downstream.malformed import error_response
 from gateway.errors import BadRequest
 from gateway.settings import Settings
+from gateway.upstream.identity import CLIENT_KEYS
+from gateway.upstream.urls import api_path
 
 _OPEN = frozenset({"/healthz", "/readyz", "/dashboard"})
 """Paths for which no token is asked: they tell nothing but that the process lives, and a page that then asks for the token."""
@@ -26,11 +28,16 @@ _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
 class Guard:
-    """The checks, as a middleware. ``token`` is what clients must present in ``x-upwire-token``, or None."""
+    """The checks, as a middleware.
+
+    ``token`` is what clients must present, or None: in ``x-upwire-token``, or, where the gateway has the upstream's key so that
+    clients need none of their own, as their key.
+    """
 
     def __init__(self, settings: Settings, *, token: str | None = None) -> None:
         self.reconfigure(settings)
         self._token = token
+        self._token_as_key = bool(settings.upstream_key_file or settings.upstream_key_env)
         self._listening = _name(settings.host)
 
     def reconfigure(self, settings: Settings) -> None:
@@ -49,7 +56,7 @@ class Guard:
         if not self._is_ours(request):
             raise _forbidden("Host", "allowed_hosts")
         origin = request.headers.get("Origin")
-        if origin is not None and not self._may_call(request):
+        if (origin is not None and not self._may_call(request)) or (origin is None and _is_embedded(request)):
             raise _forbidden("Origin", "allowed_origins")
         if origin is not None and request.method == "OPTIONS" and _PREFLIGHT in request.headers:
             return self._preflight(request)
@@ -112,12 +119,16 @@ class Guard:
         return web.Response(status=204, headers=headers)
 
     def _check_token(self, request: web.Request, token: str) -> None:
-        presented = request.headers.get("x-upwire-token", "")
-        if not hmac.compare_digest(
-            presented.encode("utf-8", "surrogatepass"), token.encode("utf-8", "surrogatepass")
-        ):
+        presented = [request.headers.get("x-upwire-token", "")]
+        if self._token_as_key:
+            presented += [_key_in(request.headers.get(name, "")) for name in CLIENT_KEYS]
+        wanted = token.encode("utf-8", "surrogatepass")
+        # All are compared, so that the time tells nothing about which came close.
+        same = [hmac.compare_digest(each.encode("utf-8", "surrogatepass"), wanted) for each in presented]
+        if not any(same):
+            also = " or as the API key" if self._token_as_key else ""
             raise BadRequest(
-                "This gateway asks for its token in the header x-upwire-token.",
+                f"This gateway asks for its token in the header x-upwire-token{also}.",
                 code="invalid_gateway_token",
                 status=401,
             )
@@ -140,6 +151,18 @@ def _ambiguous(request: web.Request) -> BadRequest | None:
             status=501,
         )
     return None
+
+
+def _is_embedded(request: web.Request) -> bool:
+    """Whether a page of another site asks for this in a way that tells no Origin, as for an image or a script."""
+    site = request.headers.get("Sec-Fetch-Site", "").lower()
+    return site in {"cross-site", "same-site"} and api_path(request.raw_path) is not None
+
+
+def _key_in(value: str) -> str:
+    """The key in a header's value, with or without the word Bearer before it."""
+    scheme, _, key = value.partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else value
 
 
 def _forbidden(header: str, setting: str) -> BadRequest:

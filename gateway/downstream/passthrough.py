@@ -14,7 +14,8 @@ from multidict import CIMultiDict
 
 from gateway.downstream.body import body_chunks
 from gateway.errors import UpstreamLost
-from gateway.upstream.identity import header_pairs, upstream_headers
+from gateway.turn.call import Headers
+from gateway.upstream.identity import upstream_headers
 from gateway.upstream.plain import PlainHttp, PlainResponse
 from gateway.upstream.urls import RESPONSES, api_path, http_url
 
@@ -78,8 +79,8 @@ def sever(request: web.Request) -> None:
 class Passthrough:
     """The handler for requests that are no turns.
 
-    ``upstream`` is the base URL, ``identify`` tells whose request it is, and ``on_deleted`` is called with that and the id of a
-    response that the upstream has deleted, before the client knows.
+    ``upstream`` is the base URL, ``received`` gives a request's headers for the upstream, ``identify`` tells whose request it
+    is, and ``on_deleted`` is called with that and the id of a response that the upstream has deleted, before the client knows.
     """
 
     def __init__(
@@ -87,25 +88,28 @@ class Passthrough:
         *,
         plain: PlainHttp,
         upstream: str,
+        received: Callable[[web.Request], Headers],
         identify: Callable[[web.Request], bytes],
         on_deleted: Callable[[bytes, str], None],
     ) -> None:
         self._plain = plain
         self._upstream = upstream
+        self._received = received
         self._identify = identify
         self._on_deleted = on_deleted
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Send ``request`` upstream and relay the answer."""
+        deleted = _deleted(request)
+        identity = self._identify(request) if deleted is not None else b""
         async with self._plain.request(
             request.method,
             http_url(self._upstream, request.raw_path),
-            upstream_headers(header_pairs(request.raw_headers)),
+            upstream_headers(self._received(request)),
             body_chunks(request) if request.body_exists else None,
         ) as response:
-            deleted = _deleted(request)
             if deleted is not None and 200 <= response.status < 300:
-                self._on_deleted(self._identify(request), deleted)
+                self._on_deleted(identity, deleted)
             return await relay(request, response)
 
 

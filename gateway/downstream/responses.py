@@ -12,21 +12,25 @@ from gateway.downstream.passthrough import FLUSH, relay, sever
 from gateway.turn.call import Call, Headers, Relayed, StreamBroken, Streaming, Whole
 from gateway.turn.driver import TurnDriver
 from gateway.turn.turn import Turn
-from gateway.upstream.identity import header_pairs
 
 
 def responder(
     driver: TurnDriver,
     read: Callable[[web.Request], Awaitable[bytes]],
     token: Callable[[web.Request], str | None],
+    received: Callable[[web.Request], Headers],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The handler. ``read`` gives a request's decoded body, ``token`` the gateway token that it presented, if one is asked for."""
+    """The handler.
+
+    ``read`` gives a request's decoded body, ``token`` what it presented to the gateway itself, if anything is asked for, and
+    ``received`` its headers for the upstream.
+    """
 
     async def respond(request: web.Request) -> web.StreamResponse:
         body = await read(request)
         call = Call(
             target=request.raw_path,
-            headers=header_pairs(request.raw_headers),
+            headers=received(request),
             body=body,
             token=token(request),
             received=driver.clock(),

@@ -19,9 +19,11 @@ from gateway.server.observe import Observation
 from gateway.settings import Settings
 from gateway.store import Store, StoreLimits
 from gateway.tasks import Tasks
+from gateway.turn.call import Headers
 from gateway.turn.driver import TurnDriver
 from gateway.upstream.dial import DialOptions
-from gateway.upstream.identity import header_pairs
+from gateway.upstream.identity import CLIENT_KEYS, header_pairs, with_key
+from gateway.upstream.key import upstream_key
 from gateway.upstream.liveness import Patience
 from gateway.upstream.plain import PlainHttp, PlainOptions
 from gateway.upstream.route import Route, route_to
@@ -33,7 +35,7 @@ SHUTDOWN = 1.0
 
 
 def assemble(settings: Settings, *, token: str | None) -> Gateway:
-    """A gateway that is not listening yet; needs a running event loop. Raises NoRoute.
+    """A gateway that is not listening yet; needs a running event loop. Raises NoRoute and KeyUnusable.
 
     ``token`` is what clients must present in ``x-upwire-token``, or None where none is asked for.
     """
@@ -44,6 +46,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         ca_file=settings.ca_file,
         client_cert=settings.client_cert,
     )
+    key = upstream_key(settings.upstream_key_file, settings.upstream_key_env, os.environ)
     tasks = Tasks(log.failed)
     plain = PlainHttp(
         PlainOptions(
@@ -67,16 +70,22 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         await plain.close()
         await tasks.close()
 
+    # Where no token is asked for, a header of that name tells nobody apart. A client's key that goes no further still does.
+    ours = [*([TOKEN_HEADER] if token is not None else []), *(sorted(CLIENT_KEYS) if key is not None else [])]
+
     def presented(request: web.Request) -> str | None:
-        # Where no token is asked for, a header of that name tells nobody apart.
-        return request.headers.get(TOKEN_HEADER) if token is not None else None
+        return "\n".join(request.headers.get(name, "") for name in ours) if ours else None
+
+    def received(request: web.Request) -> Headers:
+        headers = header_pairs(request.raw_headers)
+        return headers if key is None else with_key(headers, key.current())
 
     async def read(request: web.Request) -> bytes:
         return await read_body(request, max_decoded=settings.max_body)
 
     def identify(request: web.Request) -> bytes:
         query = request.raw_path.partition("?")[2]
-        return driver.identity(header_pairs(request.raw_headers), presented(request), query)
+        return driver.identity(received(request), presented(request), query)
 
     def deleted(identity: bytes, response_id: str) -> None:
         store.delete(identity, response_id)
@@ -85,7 +94,8 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
     app = build_app(
         settings=settings,
         plain=plain,
-        respond=responder(driver, read, presented),
+        respond=responder(driver, read, presented, received),
+        received=received,
         identify=identify,
         on_deleted=deleted,
         on_failure=log.failed,

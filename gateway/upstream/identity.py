@@ -28,10 +28,11 @@ _PER_CONNECTION = frozenset({"host", "expect"})
 # They describe a body or are per request in meaning; a browser's Origin is not ours to claim on a socket.
 _NOT_IN_HANDSHAKE = frozenset({"accept-encoding", "idempotency-key", "origin", "range"})
 
+CLIENT_KEYS = frozenset({"authorization", "api-key", "x-api-key"})
+"""Where a client's key stands; behind a gateway that has the upstream's key it is one for the gateway."""
+
 # Many users are many identities, never one whose header keeps changing.
-_CREDENTIALS = frozenset({
-    "authorization", "api-key", "x-api-key", "openai-organization", "openai-project", "chatgpt-account-id",
-})  # fmt: skip
+_CREDENTIALS = CLIENT_KEYS | {"openai-organization", "openai-project", "chatgpt-account-id"}
 
 
 def header_pairs(raw: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
@@ -41,17 +42,22 @@ def header_pairs(raw: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], .
 
 def end_to_end(headers: Headers) -> tuple[tuple[str, str], ...]:
     """``headers`` without those that end at a connection (listed in ``Connection`` or known) and without our own."""
-    listed = {
-        token.strip().lower()
-        for name, value in headers
-        if name.lower() in {"connection", "proxy-connection"}
-        for token in value.split(",")
-    }
+    ending = _ending(headers)
     return tuple(
         (name, value)
         for name, value in headers
-        if (low := name.lower()) not in HOP_BY_HOP and low not in listed and not low.startswith(OWN_PREFIX)
+        if (low := name.lower()) not in ending and not low.startswith(OWN_PREFIX)
     )
+
+
+def with_key(headers: Headers, key: str) -> tuple[tuple[str, str], ...]:
+    """The client's headers with ``key`` as the only credential; what ends at the client's connection is gone.
+
+    So a client cannot make the key one of the headers that end there by listing it in ``Connection``.
+    """
+    gone = _ending(headers) | CLIENT_KEYS
+    kept = [(name, value) for name, value in headers if name.lower() not in gone]
+    return *kept, ("Authorization", f"Bearer {key}")
 
 
 def upstream_headers(headers: Headers, *, body_length: int | None = None) -> tuple[tuple[str, str], ...]:
@@ -188,6 +194,17 @@ def per_request(name: str, patterns: tuple[str, ...]) -> bool:
 def _compiled(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
     low = [pattern.lower() for pattern in patterns]
     return frozenset(p for p in low if not p.endswith("*")), tuple(p[:-1] for p in low if p.endswith("*"))
+
+
+def _ending(headers: Headers) -> frozenset[str]:
+    """The names of headers that end at the connection on which they came."""
+    listed = {
+        token.strip().lower()
+        for name, value in headers
+        if name.lower() in {"connection", "proxy-connection"}
+        for token in value.split(",")
+    }
+    return HOP_BY_HOP | listed
 
 
 def _telling(headers: Headers, patterns: tuple[str, ...]) -> dict[str, list[str]]:

@@ -1,0 +1,96 @@
+"""The upstream's key where the gateway holds it, so that its clients need not: from a file or from the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+_LONGEST = 16 * 1024
+
+Stamp = tuple[int, int, int]
+
+
+class KeyUnusable(Exception):
+    """There is no usable key where the settings say; the text says where and why, and quotes nothing of it."""
+
+
+class UpstreamKey:
+    """A key that is always the newest: a file is read again when its time, size or number changes.
+
+    While the file cannot be used, the last key that could be is kept, and the log says so once per change.
+    """
+
+    def __init__(self, key: str, *, file: Path | None = None) -> None:
+        """``key`` is used as it is; with ``file`` the key is the file's instead. Raises KeyUnusable."""
+        self._file = file
+        self._stamp: Stamp | None = None
+        self._key = key
+        if file is not None:
+            try:
+                self._stamp, self._key = _stamp(file), _read(file)
+            except OSError as error:
+                raise KeyUnusable(
+                    f"upstream_key_file {file} cannot be read ({type(error).__name__})"
+                ) from None
+
+    def current(self) -> str:
+        """The key to use for a request that begins now; asks the file system for the file's stamp."""
+        if self._file is None:
+            return self._key
+        try:
+            stamp: Stamp | None = _stamp(self._file)
+        except OSError:
+            stamp = None
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._key = _read(self._file)
+            except (OSError, KeyUnusable):
+                structlog.get_logger("upwire").warning(
+                    "upstream_key_unusable",
+                    setting="upstream_key_file",
+                    remedy="the last usable key stays in use; the file must hold one word of printable ASCII",
+                )
+        return self._key
+
+
+def upstream_key(file: str, variable: str, environment: Mapping[str, str]) -> UpstreamKey | None:
+    """The key that the settings ``upstream_key_file`` and ``upstream_key_env`` name; None if both are empty.
+
+    Raises KeyUnusable, also where both are given.
+    """
+    if file and variable:
+        raise KeyUnusable("upstream_key_file and upstream_key_env are both set; which of them holds the key?")
+    if file:
+        return UpstreamKey("", file=Path(file))
+    if not variable:
+        return None
+    # The value of the setting is not shown: it may be the key, by mistake.
+    key = environment.get(variable, "").strip()
+    if not key:
+        raise KeyUnusable("upstream_key_env must be the name of an environment variable that holds the key")
+    if not _sound(key):
+        raise KeyUnusable(
+            "the environment variable that upstream_key_env names must hold one word of printable ASCII"
+        )
+    return UpstreamKey(key)
+
+
+def _stamp(file: Path) -> Stamp:
+    found = file.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(file: Path) -> str:
+    with file.open("rb") as opened:
+        key = opened.read(_LONGEST).decode("latin-1").strip()
+    if not _sound(key):
+        raise KeyUnusable(f"upstream_key_file {file} must hold one word of printable ASCII, the key")
+    return key
+
+
+def _sound(key: str) -> bool:
+    """Whether it can stand in a header as one word."""
+    return bool(key) and key.isascii() and key.isprintable() and " " not in key
