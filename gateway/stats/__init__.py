@@ -3,6 +3,7 @@
 Everything counted has a fixed set of names, so that no client can make it grow.
 """
 
+from gateway.stats.fields import FIELDS, TURN_FIELDS, Field, path_of
 from gateway.stats.histogram import Histogram
 from gateway.stats.models import MODELS, OTHER, model_label
 from gateway.stats.reasons import CLOSED_TEXTS, REASON_TEXTS, REASONS, RECOVERIES, RECOVERY_TEXTS, Explained
@@ -19,6 +20,7 @@ from gateway.stats.turns import (
 
 __all__ = [
     "CLOSED_TEXTS",
+    "FIELDS",
     "MODELS",
     "MODES",
     "OTHER",
@@ -28,12 +30,15 @@ __all__ = [
     "RECOVERIES",
     "RECOVERY_TEXTS",
     "SAMPLES",
+    "TURN_FIELDS",
     "Explained",
+    "Field",
     "Histogram",
     "Mode",
     "Outcome",
     "Stats",
     "TurnRecord",
     "model_label",
+    "path_of",
     "percentiles_ms",
 ]

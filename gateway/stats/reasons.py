@@ -50,7 +50,8 @@ REASON_TEXTS: dict[str, Explained] = {
     ),
     "parent_busy": Explained(
         "The socket that holds the conversation is serving another turn, which is never waited for.",
-        "Normal when a client branches one conversation into parallel turns.",
+        "Normal when a client branches one conversation into parallel turns. If more conversations run than sockets may be open, raise "
+        "sockets_per_identity.",
     ),
     "not_found": Explained(
         "The upstream did not find the response that was to be continued.",

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from gateway.cli import stats as stats_command
-from gateway.cli.stats import base_url, table
+from gateway.cli.stats import base_url, table, upstream_line
 from gateway.settings import Settings
-from gateway.stats import Stats, TurnRecord
+from gateway.stats import FIELDS, TURN_FIELDS, Stats, TurnRecord
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def test_the_table_shows_what_was_counted(seen):
         "conversations 7 known 8 evicted",
         "first event p50 250.0 ms p95 250.0 ms p99 250.0 ms",
         "added p50 - p95 - p99 -",
-        "new_conversation 1",
-        "replay 3",
+        "new_conversation 1 Nothing that the gateway knows begins like this request.",
+        "replay 3 A kept socket was dead before anything came back, and the turn was sent once more.",
     ):
         assert line in lines
     assert "parent_lost" not in table(seen)
@@ -147,3 +147,29 @@ def test_watching_shows_again_until_interrupted(upwire, answering, seen, monkeyp
 def test_where_a_gateway_is_reached(host, url):
     """A wildcard address is reached over loopback."""
     assert base_url(Settings(host=host, port=5)) == url
+
+
+def test_what_keeps_an_upstream_from_deltas_is_in_the_second_line():
+    """A refusal with its cause, the kill switch and lessons learned are told beside the upstream."""
+    upstream = {
+        "url": "http://h/v1", "mode": "http", "websocket": "refused", "refusal": {"status": 426, "reason": "status"},
+        "nothing_chained_seconds": 5, "streams_over_http_seconds": 5,
+    }  # fmt: skip
+    assert upstream_line(upstream) == (
+        "upstream http://h/v1, WebSocket refused (status 426), mode http: nothing is upgraded, ignores parents, so nothing is "
+        "chained now, streams go over plain HTTP now"
+    )
+    dns = {"url": "http://h/v1", "websocket": "refused", "refusal": {"status": None, "reason": "dns"}}
+    assert upstream_line(dns) == "upstream http://h/v1, WebSocket refused (dns)"
+
+
+def test_the_help_explains_every_value(upwire):
+    """One sentence each on what it is and on what a rising value means."""
+    _, out, _ = upwire("stats", "--help")
+    words = " ".join(out.split())
+    for path, text in FIELDS.items():
+        if path.startswith(("turns.", "bytes.", "connections.")):
+            assert f"{path.removesuffix('.*')} {text.meaning} Rising: {text.rising}" in words
+    _, out, _ = upwire("tail", "--help")
+    for name, text in TURN_FIELDS.items():
+        assert f"{name} {text.meaning} Rising: {text.rising}" in " ".join(out.split())

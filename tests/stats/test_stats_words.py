@@ -6,7 +6,18 @@ from hypothesis import strategies as st
 
 from gateway.conversation.reasons import Reason
 from gateway.pool import Closed
-from gateway.stats import CLOSED_TEXTS, MODELS, REASON_TEXTS, RECOVERY_TEXTS, Histogram, model_label
+from gateway.stats import (
+    CLOSED_TEXTS,
+    FIELDS,
+    MODELS,
+    REASON_TEXTS,
+    RECOVERY_TEXTS,
+    TURN_FIELDS,
+    Histogram,
+    model_label,
+    path_of,
+)
+from tests.gateways import Api, running_gateway, running_simulator
 
 
 @pytest.mark.parametrize("texts", [REASON_TEXTS, RECOVERY_TEXTS, CLOSED_TEXTS])
@@ -64,3 +75,30 @@ def test_a_model_is_shown_by_its_family(model, label):
 def test_labels_of_models_are_a_closed_set(model):
     """No text of a client's becomes a label."""
     assert model_label(model) in MODELS
+
+
+def paths_of(value, steps=()):
+    """The path of every value of the statistics; elements of lists share theirs."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from paths_of(inner, (*steps, name))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        yield from paths_of(value[0], (*steps[:-1], f"{steps[-1]}[]"))
+    else:
+        yield steps
+
+
+async def test_every_field_is_explained_and_every_explained_one_is_there():
+    """The statistics of a gateway that has served a turn have exactly the fields that are described."""
+    async with (
+        running_simulator() as simulator,
+        running_gateway(simulator.url) as gateway,
+        Api(gateway.url) as api,
+    ):
+        await api.create({"model": "gpt-5", "input": "hello", "store": False})
+        seen = (await api.get("/../stats")).answer
+    assert {path_of(steps) for steps in paths_of(seen)} == set(FIELDS)
+    for field in (*FIELDS.values(), *TURN_FIELDS.values()):
+        assert field.meaning.endswith(".") and field.rising.endswith(".")
+    with pytest.raises(KeyError):
+        path_of(("turns", "unknown"))
