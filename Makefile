@@ -23,11 +23,12 @@ setup: $(STAMP)
 demo: setup
 	$(BIN)/upwire demo
 
+# Half of what tests do is wait for sockets, so two processes take half the time on two cores.
 test: setup
-	$(PYTEST) -m "not system"
+	$(PYTEST) -n 2 -m "not system"
 
 test-fast: setup
-	$(PYTEST) -m "not slow and not system"
+	UPWIRE_LAW_EXAMPLES=25 $(PYTEST) -n 2 -m "not slow and not system"
 
 # Tests that need more than Python packages; each says what it misses. No such test is no failure (exit code 5).
 test-system: setup
