@@ -18,7 +18,7 @@ from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind
 from gateway.conversation.plan import Plan, Rules, plan
 from gateway.conversation.request import Request, Spelling
-from gateway.conversation.transcripts import Known, Transcript, Walk
+from gateway.conversation.transcripts import Known, Lineage, Transcript, Walk
 from gateway.conversation.tree import Tree
 
 _ITEM_BYTES = 200
@@ -156,9 +156,9 @@ class Store:
         if realm is None:
             return
         for transcript in tuple(realm.by_response.values()):
-            link: Transcript | None = transcript
+            link: Lineage | None = transcript.lineage
             while link is not None and link.response_id != response_id:
-                link = link.chained
+                link = link.before
             if link is not None:
                 self.forget(identity, transcript.response_id)
 

@@ -43,7 +43,7 @@ class Kind(IntEnum):
 class ItemFacts:
     """What is remembered of one item: digests, never its text.
 
-    ``core`` covers what every level compares. ``phase`` is the message's phase as a JSON text. ``identifier`` digests the
+    ``core`` covers what every level compares. ``phase`` digests the message's phase. ``identifier`` digests the
     item's ``id``. ``content`` and ``rest`` are set for reasoning only: its plaintext, and all that ``exact`` compares beyond
     ``core``.
     """
@@ -120,7 +120,9 @@ def _facts(value: dict[str, Any], digester: Digester) -> ItemFacts:
     item = _normal_item(value, kind)
     if kind == "reasoning" and ("encrypted_content" in item or "id" in item):
         return _reasoning_facts(item, name, digester)
-    phase = write_canonically(item.pop("phase")) if kind == "message" and "phase" in item else None
+    phase: bytes | None = None
+    if kind == "message" and "phase" in item:
+        phase = digester.digest(b"phase", write_canonically(item.pop("phase")))
     empty = kind == "message" and _says_nothing(item)
     core = digester.digest(b"item", write_canonically(item))
     return ItemFacts(Kind.EMPTY if empty else Kind.ITEM, core, phase, name)

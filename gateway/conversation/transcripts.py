@@ -67,11 +67,19 @@ class Segment:
         return self.start + len(self.facts)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lineage:
+    """The responses that one was chained through, newest first: ids only, which outlast what was known of them."""
+
+    response_id: str
+    before: Lineage | None
+
+
 @dataclass(slots=True, eq=False)
 class Transcript:
     """A completed response that later requests may continue, and where its items end in the tree.
 
-    ``chained`` is the transcript that its request named as parent, if any. ``used`` is the time of last use in seconds.
+    ``lineage`` begins with itself; behind it comes the response that its request named as parent, if any. ``used`` is the time of last use in seconds.
     ``asked`` is the depth behind the items of its own request, before its answer.
     """
 
@@ -80,7 +88,7 @@ class Transcript:
     depth: int
     fields: FieldFacts
     stored: bool
-    chained: Transcript | None
+    lineage: Lineage
     used: float
     asked: int
 

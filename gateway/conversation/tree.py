@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind, Level, equal, refers_to
-from gateway.conversation.transcripts import SKIPPABLE, Fork, Known, Match, Segment, Transcript, Walk
+from gateway.conversation.transcripts import SKIPPABLE, Fork, Known, Lineage, Match, Segment, Transcript, Walk
 
 # Places carried at once. More would mean many histories that differ only in what a level ignores; dropping one costs a full turn.
 _MOST_PLACES = 64
@@ -100,7 +100,8 @@ class Tree:
         if at < len(facts):
             segment = self._branch(segment, depth, facts[at:], max(depth, answer))
             depth = segment.end
-        transcript = Transcript(response_id, segment, depth, fields, stored, chained, now, asked=answer)
+        lineage = Lineage(response_id, chained.lineage if chained is not None else None)
+        transcript = Transcript(response_id, segment, depth, fields, stored, lineage, now, asked=answer)
         segment.ends.setdefault(depth, []).append(transcript)
         return transcript
 
