@@ -104,6 +104,7 @@ _NOT_OURS_TO_COPY = frozenset(
         "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
     }
 )  # fmt: skip
+_OURS = "x-upwire-"
 
 
 def refusal_of(event: bytes) -> Refusal:
@@ -248,13 +249,24 @@ def _own_error(event: bytes, path: tuple[str, ...]) -> bytes | None:
 
 def _headers(layers: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
     kept: dict[str, tuple[str, str]] = {}
-    for name, value in _header_pairs(layers):
-        if not isinstance(value, str | int | float) or isinstance(value, bool):
+    pairs = [
+        (name, str(value).strip())
+        for name, value in _header_pairs(layers)
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+    ]
+    listed = {
+        word.strip().lower()
+        for name, value in pairs
+        if name.lower() == "connection"
+        for word in value.split(",")
+    }
+    for name, text in pairs:
+        low = name.lower()
+        if low in _NOT_OURS_TO_COPY or low in listed or low.startswith(_OURS):
             continue
-        text = str(value).strip()
-        if name.lower() in _NOT_OURS_TO_COPY or not _NAME.fullmatch(name) or not _VALUE.fullmatch(text):
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(text):
             continue
-        kept.setdefault(name.lower(), (name, text))
+        kept.setdefault(low, (name, text))
     return tuple(kept.values())
 
 
