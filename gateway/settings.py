@@ -72,10 +72,14 @@ class Settings:
         "", "Name of the environment variable that holds that key, instead of a file."
     )
     proxy: str = _setting(
-        "auto", "HTTP proxy to the upstream: its URL, none, or auto for what the environment says."
+        "auto",
+        "Proxy to the upstream: an http, https, socks5 or socks5h URL, none, or auto for what the environment says.",
     )
     ca_file: str = _setting("", "PEM file with authorities to trust for the upstream, beside the system's.")
     client_cert: str = _setting("", "PEM file with a client certificate and its key for the upstream.")
+    tls_minimum: str = _setting(
+        "1.2", "Oldest version of TLS that is spoken with the upstream.", ("1.2", "1.3")
+    )
     expose_mode: bool = _setting(
         True, "Add the response headers x-upwire-mode and x-upwire-reason.", reload=True
     )

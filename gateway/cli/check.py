@@ -36,7 +36,7 @@ class Row:
 
 @click.command("check")
 @setting_options((
-    "host", "port", "upstream", "proxy", "ca_file", "client_cert", "dial_timeout", "allow_remote", "token_file",
+    "host", "port", "upstream", "proxy", "ca_file", "client_cert", "tls_minimum", "dial_timeout", "allow_remote", "token_file",
     "upstream_key_file", "upstream_key_env",
 ))  # fmt: skip
 def command(config: str | None, **given: Any) -> int:
@@ -115,6 +115,7 @@ async def upstream_rows(settings: Settings, key: str) -> AsyncIterator[Row]:
             proxy=settings.proxy,
             ca_file=settings.ca_file,
             client_cert=settings.client_cert,
+            tls_minimum=settings.tls_minimum,
         )
     except NoRoute as error:
         yield Row("proxy", "failed", str(error))
@@ -122,9 +123,8 @@ async def upstream_rows(settings: Settings, key: str) -> AsyncIterator[Row]:
     parts = urlsplit(settings.upstream)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     if route.proxy is not None:
-        proxy = urlsplit(route.proxy)
-        host, port = proxy.hostname or "", proxy.port or (443 if proxy.scheme == "https" else 80)
-        yield Row("proxy", "ok", f"{host} port {port}; the next two steps are about it")
+        host, port = route.proxy.host, route.proxy.port
+        yield Row("proxy", "ok", f"{route.proxy.url}; the next two steps are about it")
     else:
         yield Row("proxy", "ok", "none")
     async for row in _connection_rows(settings, route, host, port):
@@ -159,7 +159,7 @@ async def _connection_rows(settings: Settings, route: Route, host: str, port: in
         yield Row("TCP", "failed", f"{host} port {port}: {why}", remedy)
         return
     yield Row("TCP", "ok", f"{host} port {port}")
-    if route.tls is None:
+    if route.tls is None or urlsplit(settings.upstream).scheme != "https":
         far = not is_loopback(host)
         remedy = "Use https: keys and prompts would travel readable." if far else ""
         yield Row("TLS", "warning" if far else "ok", "not used: the upstream is http", remedy)

@@ -7,6 +7,7 @@ from typing import Any
 
 _NO_WEBSOCKET_HERE = frozenset({404, 405, 426, 501})
 _BLOCKED_PERHAPS = frozenset({400, 403})
+_BLOCKED_BY_PROXY = "proxy"
 _ABOUT_THE_CALLER = frozenset({401})
 _TRANSIENT_CLOSES = frozenset({1001, 1009, 1012, 1013})
 _BACKOFF = 1.0
@@ -37,7 +38,8 @@ class UpgradeMemory:
     """Decides per upstream URL whether it may be dialled.
 
     - 404, 405, 426, 501 and any other answer below 400 than 101 mean that no WebSocket is spoken there: not dialled for
-      ``memory`` seconds. 400 and 403 mean that only after two in a row (a middlebox, or a passing refusal).
+      ``memory`` seconds. 400, 403 and a proxy that lets no socket pass mean that only after two in a row (a middlebox, or a
+      passing refusal).
     - An upgrade that is accepted and closed before any event counts as blocked after two in a row, unless that
       upstream has ever delivered an event over a socket. Restarts (1001, 1012, 1013) and frames too big (1009) do not count.
     - 401 is about the caller's key and is not remembered.
@@ -93,7 +95,7 @@ class UpgradeMemory:
         known.accepted = False
         if status is not None and (status in _NO_WEBSOCKET_HERE or status < 400):
             self._remember(known, bar, now)
-        elif status in _BLOCKED_PERHAPS:
+        elif status in _BLOCKED_PERHAPS or reason == _BLOCKED_BY_PROXY:
             known.blocked += 1
             if known.blocked >= 2:
                 self._remember(known, bar, now)

@@ -45,6 +45,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         proxy=settings.proxy,
         ca_file=settings.ca_file,
         client_cert=settings.client_cert,
+        tls_minimum=settings.tls_minimum,
     )
     key = upstream_key(settings.upstream_key_file, settings.upstream_key_env, os.environ)
     tasks = Tasks(log.failed)

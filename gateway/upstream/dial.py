@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import ssl
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+from urllib.parse import quote
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.client import ClientProtocol
@@ -16,13 +18,17 @@ from websockets.exceptions import (
     InvalidHandshake,
     InvalidHeaderValue,
     InvalidMessage,
+    InvalidProxyStatus,
     InvalidURI,
     ProxyError,
     WebSocketException,
 )
+from websockets.uri import parse_uri
 
 from gateway.upstream.liveness import Patience
+from gateway.upstream.proxy import Proxy
 from gateway.upstream.socket import UpstreamSocket
+from gateway.upstream.tcp import ProxyRefused, open_tcp, open_tcp_through
 
 # At debug level the library logs headers and frames, keys and prompts with them: its records go nowhere.
 _SILENT = logging.Logger("upwire.upstream.silent", logging.CRITICAL + 1)  # noqa: LOG001
@@ -50,6 +56,7 @@ class Refusal(StrEnum):
     PROTOCOL = "protocol"
     """The answer to the upgrade was not what WebSocket asks for."""
     PROXY = "proxy"
+    """The proxy answered, and does not let this connection pass."""
     URL = "bad_url"
     HEADERS = "bad_headers"
 
@@ -72,11 +79,11 @@ class UpgradeRefused(Exception):
 class DialOptions:
     """How sockets are opened and kept. ``dial_timeout`` (seconds) covers connecting, TLS and the upgrade together.
 
-    ``ssl`` is used for wss URLs (None: the system's trust), ``proxy`` is a proxy's URL, ``max_event`` bounds one message.
+    ``ssl`` is used for wss URLs and for a proxy that speaks TLS (None: the system's trust); ``max_event`` bounds one message.
     """
 
     ssl: ssl.SSLContext | None = None
-    proxy: str | None = None
+    proxy: Proxy | None = None
     dial_timeout: float = 10.0
     max_event: int = 128 * 1024 * 1024
     patience: Patience = field(default_factory=Patience)
@@ -99,15 +106,23 @@ async def dial(url: str, headers: Iterable[tuple[str, str]], options: DialOption
         opened.append(UpstreamSocket(protocol, patience=options.patience, **kwargs))
         return opened[-1]
 
-    secure: dict[str, Any] = {"ssl": options.ssl} if options.ssl and url[:4].lower() == "wss:" else {}
+    deadline = asyncio.get_running_loop().time() + options.dial_timeout
+    connected: socket.socket | None = None
     try:
+        way: dict[str, Any] = {"ssl": options.ssl} if options.ssl and url[:4].lower() == "wss:" else {}
+        if options.proxy is not None and not options.proxy.is_socks:
+            way["proxy"] = _with_credentials(options.proxy)
+            if options.proxy.scheme == "https" and options.ssl is not None:
+                way["proxy_ssl"] = options.ssl
+        else:
+            async with asyncio.timeout_at(deadline):
+                way["sock"] = connected = await _connect_tcp(url, options.proxy)
         connector = _Connect(
             url,
             additional_headers=_handshake_headers(headers),
             user_agent_header=None,
             compression=None,
-            proxy=options.proxy,
-            open_timeout=options.dial_timeout,
+            open_timeout=max(0.001, deadline - asyncio.get_running_loop().time()),
             ping_interval=None,
             ping_timeout=None,
             close_timeout=options.patience.close_timeout,
@@ -115,17 +130,35 @@ async def dial(url: str, headers: Iterable[tuple[str, str]], options: DialOption
             max_queue=None,
             logger=_SILENT,
             create_connection=create,  # type: ignore[arg-type]
-            **secure,
+            **{"proxy": None, **way},
         )
         await connector
-    except (OSError, WebSocketException, ValueError) as failure:
+    except (OSError, WebSocketException, ValueError, ProxyRefused) as failure:
         status = opened[-1].refused_status if opened else None
         reason = Refusal.STATUS if status is not None else _reason(failure)
     else:
         _bound_kernel_buffer(opened[-1])
         return opened[-1]
+    finally:
+        if connected is not None and not opened:
+            connected.close()
     # Outside the handler, so that texts of the failure, which can quote headers, are not chained to it.
     raise UpgradeRefused(status, reason.value)
+
+
+async def _connect_tcp(url: str, proxy: Proxy | None) -> socket.socket:
+    upstream = parse_uri(url)
+    if proxy is None:
+        return await open_tcp(upstream.host, upstream.port)
+    return await open_tcp_through(proxy, upstream.host, upstream.port)
+
+
+def _with_credentials(proxy: Proxy) -> str:
+    """An HTTP proxy's URL as the library wants it, which decodes the credentials again."""
+    if proxy.username is None:
+        return proxy.url
+    credentials = f"{quote(proxy.username, safe='')}:{quote(proxy.password or '', safe='')}"
+    return proxy.url.replace("://", f"://{credentials}@", 1)
 
 
 def _handshake_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -144,7 +177,10 @@ def _reason(failure: Exception) -> Refusal:
         return Refusal.DNS
     if isinstance(failure, ssl.SSLError):
         return Refusal.TLS
-    if isinstance(failure, ProxyError):
+    if isinstance(failure, InvalidProxyStatus) and failure.response.status_code >= 500:
+        # The proxy is willing, and did not reach the upstream.
+        return Refusal.CONNECT
+    if isinstance(failure, (ProxyError, ProxyRefused)):
         return Refusal.PROXY
     if isinstance(failure, OSError):
         return Refusal.CONNECT

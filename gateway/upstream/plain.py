@@ -9,6 +9,7 @@ idle limit of common servers.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,12 +17,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_middlewares import ClientHandlerType
 from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.errors import GatewayError, UpstreamLost, UpstreamUnreachable
 from gateway.upstream.identity import header_pairs, one_spelling, response_headers
+from gateway.upstream.proxy import Proxy
+from gateway.upstream.tcp import ProxyRefused, open_tcp_through
 
 _SLICE = 256 * 1024
 _MAX_HEADERS = 512
@@ -44,12 +48,12 @@ class PlainOptions:
 
     ``connect_timeout`` covers name, connection and TLS together; reading has no limit, since a model may think for many
     minutes. ``idle`` is for how long an unused connection may be reused: under the 5 seconds after which common servers close.
-    ``proxy`` is the URL of an HTTP proxy, or None.
+    ``tls`` is used for https and for a proxy that speaks TLS (None: the system's trust).
     """
 
     connect_timeout: float = 10.0
     tls: ssl.SSLContext | None = None
-    proxy: str | None = None
+    proxy: Proxy | None = None
     idle: float = 4.0
     max_header: int = 64 * 1024
 
@@ -82,10 +86,9 @@ class PlainHttp:
     def __init__(self, options: PlainOptions | None = None) -> None:
         """Must be called with a running event loop."""
         self._options = options or PlainOptions()
+        self._proxy, self._proxy_authorization = _http_proxy(self._options.proxy)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=self._options.idle, ssl=self._options.tls or True
-            ),
+            connector=_connector(self._options),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._options.connect_timeout),
             auto_decompress=False,
@@ -155,6 +158,15 @@ class PlainHttp:
     async def _send(
         self, method: str, url: str, fields: CIMultiDict[str], upload: _Upload | None
     ) -> aiohttp.ClientResponse:
+        through: dict[str, Any] = {}
+        if self._proxy is not None:
+            through["proxy"] = self._proxy
+            if (own := self._proxy_authorization) is not None:
+                # A tunnel is asked for with it; without one it goes with the request.
+                if url[:6].lower() == "https:":
+                    through["proxy_headers"] = {"Proxy-Authorization": own}
+                else:
+                    fields["Proxy-Authorization"] = own
         try:
             response = await self._session.request(
                 method,
@@ -162,7 +174,7 @@ class PlainHttp:
                 headers=fields,
                 data=upload,
                 allow_redirects=False,
-                proxy=self._options.proxy,
+                **through,
             )
         except GatewayError:
             if upload is not None and upload.failure is not None:
@@ -172,6 +184,63 @@ class PlainHttp:
             response.close()
             raise _lost()
         return response
+
+
+def _http_proxy(proxy: Proxy | None) -> tuple[str | None, str | None]:
+    """The URL of an HTTP proxy and what is told to it about who asks."""
+    if proxy is None or proxy.is_socks:
+        return None, None
+    if proxy.username is None:
+        return proxy.url, None
+    return proxy.url, aiohttp.encode_basic_auth(proxy.username, proxy.password or "")
+
+
+def _connector(options: PlainOptions) -> aiohttp.TCPConnector:
+    kept: dict[str, Any] = {"limit": 0, "keepalive_timeout": options.idle, "ssl": options.tls or True}
+    if options.proxy is not None and options.proxy.is_socks:
+        return _ThroughSocks(options.proxy, **kept)
+    return aiohttp.TCPConnector(**kept)
+
+
+class _ThroughSocks(aiohttp.TCPConnector):
+    """Connects through a SOCKS proxy, in the one way that sockets use too.
+
+    The library has no public place for a connection opened elsewhere; what it opens is replaced where it opens it.
+    """
+
+    def __init__(self, proxy: Proxy, **options: Any) -> None:
+        super().__init__(resolver=_Unresolved(), use_dns_cache=False, **options)
+        self._through = proxy
+
+    async def _wrap_create_connection(
+        self,
+        *arguments: Any,
+        addr_infos: list[Any],  # noqa: ARG002
+        req: aiohttp.ClientRequest,
+        **options: Any,
+    ) -> Any:
+        key = req.connection_key
+        try:
+            connected = await open_tcp_through(self._through, req.url.host or "", req.port or 0)
+        except ProxyRefused:
+            raise aiohttp.ClientHttpProxyError(req.request_info, (), status=403) from None
+        except socket.gaierror as failure:
+            raise aiohttp.ClientConnectorDNSError(key, failure) from None
+        except OSError as failure:
+            raise aiohttp.ClientConnectorError(key, failure) from None
+        return await self._wrap_existing_connection(*arguments, sock=connected, req=req, **options)
+
+
+class _Unresolved(AbstractResolver):
+    """Looks nothing up: a name goes to the proxy, or is looked up on the way there."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [{"hostname": host, "host": "0.0.0.0", "port": port, "family": family, "proto": 0, "flags": 0}]
+
+    async def close(self) -> None:
+        pass
 
 
 class _Request(aiohttp.ClientRequest):
@@ -264,8 +333,12 @@ def _cause(failure: Exception) -> str:
         return "TLS failed"
     if isinstance(failure, aiohttp.ConnectionTimeoutError):
         return "no connection in time"
-    if isinstance(failure, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
-        return "the proxy refused"
+    if isinstance(failure, aiohttp.ClientProxyConnectionError):
+        return "no connection to the proxy"
+    if isinstance(failure, aiohttp.ClientHttpProxyError):
+        if failure.status == 407:
+            return "the proxy asks for other credentials"
+        return "the proxy refused" if failure.status < 500 else "the proxy could not connect"
     return "no connection"
 
 

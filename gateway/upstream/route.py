@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gateway.upstream.proxy import Proxy, parse_proxy, proxy_of
+
 FROM_ENVIRONMENT = "auto"
 NO_PROXY = "none"
+
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class NoRoute(Exception):
@@ -20,9 +22,12 @@ class NoRoute(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``proxy`` is the URL of an HTTP proxy, or None; ``tls`` is the context for https and wss, or None for plain TCP."""
+    """The way to the upstream.
 
-    proxy: str | None
+    ``proxy`` stands before it, or None; ``tls`` is the context for TLS with either, or None where neither speaks it.
+    """
+
+    proxy: Proxy | None
     tls: ssl.SSLContext | None
 
 
@@ -33,66 +38,37 @@ def route_to(
     proxy: str = FROM_ENVIRONMENT,
     ca_file: str = "",
     client_cert: str = "",
+    tls_minimum: str = "1.2",
 ) -> Route:
     """The route to the URL ``upstream``.
 
     ``proxy`` is ``auto`` (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY of ``environment``), ``none`` or a URL. ``ca_file`` is
     trusted beside the system's authorities (which SSL_CERT_FILE and SSL_CERT_DIR replace); ``client_cert`` is a PEM file with a
-    certificate and its key. Raises NoRoute.
+    certificate and its key; ``tls_minimum`` is the oldest version of TLS that is spoken. Raises NoRoute.
     """
-    parts = urlsplit(upstream)
     if proxy == FROM_ENVIRONMENT:
-        chosen = _from_environment(parts.scheme, parts.hostname or "", parts.port, environment)
+        named = proxy_of(upstream, environment)
     else:
-        chosen = None if proxy == NO_PROXY else proxy
-    if chosen is not None:
-        _check_proxy(chosen)
-    return Route(chosen, _tls(ca_file, client_cert) if parts.scheme == "https" else None)
-
-
-def _from_environment(scheme: str, host: str, port: int | None, environment: Mapping[str, str]) -> str | None:
-    def value(name: str) -> str:
-        return environment.get(name) or environment.get(name.upper()) or ""
-
-    # A proxy elsewhere has another loopback.
-    if host == "localhost" or _is_loopback(host):
-        return None
-    where = f"{host}:{port}" if port else host
-    if urllib.request.proxy_bypass_environment(where, {"no": value("no_proxy")}):  # type: ignore[attr-defined]
-        return None
-    found = value(f"{scheme}_proxy") or value("all_proxy")
-    if found and "://" not in found:
-        found = "http://" + found
-    return found or None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _check_proxy(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        sound = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound or parts.scheme not in ("http", "https"):
+        named = None if proxy == NO_PROXY else proxy
+    found = None if named is None else parse_proxy(named)
+    if named is not None and found is None:
         raise NoRoute(
-            "the proxy (setting proxy, or HTTPS_PROXY and its like) must be an http or https URL; SOCKS is not supported. "
+            "the proxy (setting proxy, or HTTPS_PROXY and its like) must be an http, https, socks5 or socks5h URL without a path. "
             "Set proxy to none to use no proxy"
         )
+    secure = urlsplit(upstream).scheme == "https" or (found is not None and found.scheme == "https")
+    return Route(found, _tls(ca_file, client_cert, tls_minimum) if secure else None)
 
 
-def _tls(ca_file: str, client_cert: str) -> ssl.SSLContext:
+def _tls(ca_file: str, client_cert: str, minimum: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context()
     except (OSError, ssl.SSLError) as error:
         raise NoRoute(
             f"the system's certificates cannot be read ({type(error).__name__}); see SSL_CERT_FILE"
         ) from None
+    # The system may ask for more.
+    context.minimum_version = max(context.minimum_version, _VERSIONS[minimum])
     if ca_file:
         _use("ca_file", ca_file, lambda: context.load_verify_locations(cafile=ca_file))
     if client_cert:

@@ -118,7 +118,7 @@ async def test_a_proxy_that_is_not_there(closed_port):
     """With a proxy the connection to it is what is tried, and its password is not shown."""
     rows = await rows_of(upstream="https://api.invalid/v1", proxy=f"http://me:{KEY}@127.0.0.1:{closed_port}")
     assert verdicts(rows) == [("proxy", "ok"), ("DNS", "ok"), ("TCP", "failed")]
-    rows = await rows_of(upstream="https://api.invalid/v1", proxy="socks5://127.0.0.1:1")
+    rows = await rows_of(upstream="https://api.invalid/v1", proxy="socks4://127.0.0.1:1")
     assert verdicts(rows) == [("proxy", "failed")]
 
 
