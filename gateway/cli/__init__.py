@@ -10,7 +10,7 @@ import click
 from gateway import __version__
 from gateway.config import ConfigError
 
-COMMANDS = ("serve", "demo", "connect", "check", "config", "stats", "tail", "health", "simulate")
+COMMANDS = ("serve", "demo", "connect", "exec", "check", "config", "stats", "tail", "health", "simulate")
 
 
 class Commands(click.Group):

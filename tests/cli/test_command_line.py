@@ -57,7 +57,7 @@ def test_every_setting_is_a_flag_and_a_variable(upwire):
         (("serve", "--config", "/nonexistent.toml"), "no configuration file"),
         (("stats", "--url", "127.0.0.1"), "must begin with http"),
         (("connect", "codx"), "did you mean codex?"),
-        (("connect", "qqqq"), "known are cline, codex"),
+        (("connect", "qqqq"), "known are agno, cline"),
     ],
 )
 def test_what_is_asked_wrongly_exits_with_2(upwire, arguments, words):
