@@ -30,8 +30,8 @@ _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 class Guard:
     """The checks, as a middleware.
 
-    ``token`` is what clients must present, or None: in ``x-upwire-token``, or, where the gateway has the upstream's key so that
-    clients need none of their own, as their key.
+    ``token`` is what clients must present, or None: in ``x-upwire-token``, or as their key where that has no other use: everywhere,
+    if the gateway has the upstream's key, and else outside the API, where scrapers know no other header.
     """
 
     def __init__(self, settings: Settings, *, token: str | None = None) -> None:
@@ -120,7 +120,7 @@ class Guard:
 
     def _check_token(self, request: web.Request, token: str) -> None:
         presented = [request.headers.get("x-upwire-token", "")]
-        if self._token_as_key:
+        if self._token_as_key or api_path(request.raw_path) is None:
             presented += [_key_in(request.headers.get(name, "")) for name in CLIENT_KEYS]
         wanted = token.encode("utf-8", "surrogatepass")
         # All are compared, so that the time tells nothing about which came close.

@@ -156,6 +156,18 @@ async def test_the_token_is_asked_for_and_never_crosses():
         assert "canary" not in repr(request)
 
 
+async def test_a_scraper_may_present_the_token_as_a_bearer():
+    """Scrapers know no header of ours: outside the API, where a key has no use, the token may stand in its place; inside not."""
+    async with start_gateway(token="sk-canary") as gateway:
+        for path, field, wanted in (
+            ("/stats", "authorization: Bearer sk-canary", 200),
+            ("/stats", "authorization: Bearer sk-canaryx", 401),
+            ("/v1/models", "authorization: Bearer sk-canary", 401),
+            ("/v1/responses?/stats", "authorization: Bearer sk-canary", 401),
+        ):
+            assert (await ask(gateway, field, path=path))[0] == wanted, path
+
+
 UPGRADE = (
     b"GET /v1/responses%b HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %b\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
