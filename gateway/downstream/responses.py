@@ -27,6 +27,7 @@ def responder(
     """
 
     async def respond(request: web.Request) -> web.StreamResponse:
+        driver.admit()
         body = await read(request)
         call = Call(
             target=request.raw_path,

@@ -110,14 +110,18 @@ class TurnDriver:
             chain_stored=settings.stored == "delta",
         )
 
-    def turn(self, call: Call) -> Turn:
-        """A turn for this call, to be entered with ``async with``. Raises Unavailable beyond the limit of turns at once."""
+    def admit(self) -> None:
+        """Raises Unavailable while no further turn may run; asked before a body is read, so that the refusal comes at once."""
         if self._running >= self._settings.max_in_flight:
             raise Unavailable(
                 "The gateway is serving as many requests as it may; send the request again later.",
                 code="too_many_turns",
                 retry_after=_RETRY_AFTER,
             )
+
+    def turn(self, call: Call) -> Turn:
+        """A turn for this call, to be entered with ``async with``. Raises Unavailable beyond the limit of turns at once."""
+        self.admit()
         identity = self.identity(call.headers, call.token, call.query)
 
         def known(text: memoryview) -> Known | None:

@@ -187,7 +187,7 @@ async def connected(gateway):
 
 
 @contextlib.asynccontextmanager
-async def calling(gateway, sent, *, version=b"1.1"):
+async def calling(gateway, sent, *, version=b"1.1", key=KEY):
     """A Caller that has posted ``sent`` as a request for a response."""
     raw = json.dumps(sent).encode()
     head = (
@@ -195,5 +195,5 @@ async def calling(gateway, sent, *, version=b"1.1"):
         b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     )
     async with connected(gateway) as caller:
-        await caller.send(head % (version, KEY.encode(), len(raw)) + raw)
+        await caller.send(head % (version, key.encode(), len(raw)) + raw)
         yield caller
