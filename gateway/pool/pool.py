@@ -222,6 +222,11 @@ class Pool:
         """Whether a live socket of ``identity`` has ``response_id`` as its newest response."""
         return any(s.tip == response_id for s in self._of.get(identity, {}).values())
 
+    def opened_at(self, socket_id: int) -> float | None:
+        """When the socket was opened, None if it is not here any more."""
+        socket = self._sockets.get(socket_id)
+        return None if socket is None else socket.opened_at
+
     def numbers(self, identity: bytes) -> frozenset[int]:
         """The sockets that ``identity`` has now, for a turn that must use none of them."""
         return frozenset(self._of.get(identity, ()))

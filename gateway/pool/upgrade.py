@@ -32,6 +32,14 @@ class _Upstream:
     failures: int = 0
     until: float = 0.0
     bar: Bar | None = None
+    failed_at: float = float("-inf")
+
+    def news(self, began: float, now: float) -> bool:
+        """Whether a failure at ``now`` counts beside those before: not if it began before the last of them was known."""
+        if began < self.failed_at:
+            return False
+        self.failed_at = now
+        return True
 
 
 class UpgradeMemory:
@@ -44,6 +52,7 @@ class UpgradeMemory:
       upstream has ever delivered an event over a socket. Restarts (1001, 1012, 1013) and frames too big (1009) do not count.
     - 401 is about the caller's key and is not remembered.
     - 429, 5xx, other 4xx and dials that fail (name, connection, TLS, time) back off: 1 s, doubling up to 30 s.
+    - Many conversations can meet one outage at once: what began before a failure was known is not another one in a row.
     """
 
     def __init__(self, *, memory: float) -> None:
@@ -86,30 +95,35 @@ class UpgradeMemory:
         known.answered = True
         known.early_closes = 0
 
-    def refused(self, upstream: str, status: int | None, reason: str, now: float) -> None:
-        """A dial ended with HTTP ``status``, or, with None, without one."""
+    def refused(
+        self, upstream: str, status: int | None, reason: str, now: float, *, began: float | None = None
+    ) -> None:
+        """A dial that ``began`` then ended with HTTP ``status``, or, with None, without one."""
         known = self._known(upstream)
         bar = Bar(status, reason)
         if status in _ABOUT_THE_CALLER:
             return
         known.accepted = False
+        news = known.news(now if began is None else began, now)
         if status is not None and (status in _NO_WEBSOCKET_HERE or status < 400):
             self._remember(known, bar, now)
         elif status in _BLOCKED_PERHAPS or reason == _BLOCKED_BY_PROXY:
-            known.blocked += 1
+            known.blocked += news
             if known.blocked >= 2:
                 self._remember(known, bar, now)
-        else:
+        elif news:
             known.bar = bar
             known.until = now + min(_BACKOFF_CAP, _BACKOFF * 2.0 ** min(known.failures, 10))
             known.failures += 1
 
-    def closed_early(self, upstream: str, code: int | None, now: float) -> None:
-        """The upstream closed a new socket after a frame was sent and before any event came."""
+    def closed_early(
+        self, upstream: str, code: int | None, now: float, *, began: float | None = None
+    ) -> None:
+        """The upstream closed a socket, opened when it ``began``, after a frame was sent and before any event came."""
         known = self._known(upstream)
         if known.answered or code in _TRANSIENT_CLOSES:
             return
-        known.early_closes += 1
+        known.early_closes += known.news(now if began is None else began, now)
         if known.early_closes >= 2:
             known.accepted = False
             self._remember(known, Bar(None, "closed_early"), now)

@@ -233,7 +233,7 @@ class SocketPool:
         now = self._clock()
         if ending.by_upstream:
             if socket.lent and not socket.answered:
-                self._upgrades.closed_early(url, ending.code, now)
+                self._upgrades.closed_early(url, ending.code, now, began=self._pool.opened_at(socket_id))
             self._pool.lost(socket_id, now)
             self._remove(socket_id, Closed.LOST, ending=ending)
         else:
@@ -300,10 +300,11 @@ class SocketPool:
     # Opening and closing.
 
     async def _open(self, target: Target, grant: Dial) -> None:
+        began = self._clock()
         try:
             socket = await dial(target.url, target.headers, self._options)
         except UpgradeRefused as refusal:
-            self._upgrades.refused(target.url, refusal.status, refusal.reason, self._clock())
+            self._upgrades.refused(target.url, refusal.status, refusal.reason, self._clock(), began=began)
             self._refused[refusal.reason] += 1
             self._dial_ended(target, grant, refusal)
             self._tell("refused", status=refusal.status, reason=refusal.reason)

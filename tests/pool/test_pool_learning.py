@@ -103,6 +103,36 @@ def test_failures_back_off(status: int | None, reason: str) -> None:
     assert memory.barred(URL, now + 1) is None
 
 
+@pytest.mark.parametrize(("status", "reason"), [(503, "status"), (None, "connect")])
+def test_many_dials_into_one_outage_are_one_failure(status: int | None, reason: str) -> None:
+    """Sixteen conversations that meet the same short restart pause for a second, not for thirty."""
+    memory = UpgradeMemory(memory=300)
+    memory.accepted(URL)
+    for number in range(16):
+        memory.refused(URL, status, reason, 10 + number / 100, began=9.5)
+    assert memory.barred(URL, 10.9) is not None
+    assert memory.barred(URL, 11) is None
+    memory.refused(URL, status, reason, 11.5, began=11)
+    assert memory.barred(URL, 13.4) is not None
+    assert memory.barred(URL, 13.5) is None
+
+
+def test_what_began_together_is_not_two_in_a_row() -> None:
+    """Two turns refused at once, or closed at once, do not yet prove that no WebSocket passes; the next one does."""
+    memory = UpgradeMemory(memory=300)
+    for now in (1, 1.5):
+        memory.refused(URL, 403, "status", now, began=0)
+    assert memory.barred(URL, 1.5) is None
+    memory.refused(URL, 403, "status", 3, began=2)
+    assert memory.barred(URL, 4) is not None
+    other = "wss://other.example/"
+    for now in (1, 1.5):
+        memory.closed_early(other, None, now, began=0)
+    assert memory.barred(other, 1.5) is None
+    memory.closed_early(other, None, 3, began=2)
+    assert memory.barred(other, 4) == Bar(None, "closed_early")
+
+
 def test_accepted_and_closed_before_any_event() -> None:
     """Twice in a row means a middlebox; not restarts, not frames too big, not once events have come."""
     memory = UpgradeMemory(memory=300)
