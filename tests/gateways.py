@@ -41,7 +41,7 @@ async def running_gateway(upstream, *, token=None, **settings):
     """A gateway in front of ``upstream`` (a base URL) on a free port; stopped, and its failures raised, at the end."""
     chosen = Settings(**{"upstream": upstream, "port": 0, "drain_timeout": 2.0, **settings})
     gateway = assemble(chosen, token=token)
-    listeners = bind(chosen.host, 0)
+    listeners = bind(chosen.host, chosen.port)
     failures = []
     tasks = Tasks(lambda name, failure: failures.append((name, failure)))
     stop = Stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import time
 from typing import Any, Literal
 
 import orjson
@@ -54,7 +55,7 @@ def admin_routes(
         return web.Response(body=page.body(), headers=page.headers())
 
     def state() -> bytes:
-        return _event("stats", snapshot() | {"phase": phase()})
+        return _event("stats", snapshot() | {"phase": phase(), "at": round(time(), 3)})
 
     return [
         web.get("/stats", stats),
