@@ -17,8 +17,10 @@ _DETAILED = ("message", "reasoning", "function_call", "custom_tool_call")
 
 def response_object(body: Mapping[str, Any], response_id: str, created_at: int) -> dict[str, Any]:
     """The response to ``body`` as it is when it begins; the caller fills in how it goes on."""
-    reasoning = body.get("reasoning") or {}
-    text = body.get("text") or {}
+    # The body was not checked yet.
+    reasoning, text = (
+        value if isinstance(value := body.get(name), dict) else {} for name in ("reasoning", "text")
+    )
     tier = body.get("service_tier")
     conversation = body.get("conversation")
     return {
