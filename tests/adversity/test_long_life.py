@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import json
 import os
 import re
 import signal
@@ -11,7 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversity.rig import KEY, answered_in, asked_for, body, finished, rig, until, user
+from gateway.conversation.digests import DIGEST_SIZE, Digester
+from gateway.conversation.fields import FieldFacts
+from gateway.conversation.items import facts_of
+from gateway.conversation.transcripts import Transcript
+from gateway.store import Store, StoreLimits
+from tests.adversity.rig import KEY, answered_in, asked_for, body, finished, rig, said, until, user
 from tests.gateways import Api
 
 CONTEXT = re.compile(r"modulo=(\w+) settings=\w+ items=(\d+)")
@@ -190,6 +197,38 @@ async def test_a_thousand_turns_leave_no_task_and_no_socket():
 
         await until(closed)
         await run.tasks_at_rest()
+
+
+def test_of_evicted_responses_only_their_ids_stay():
+    """A conversation of a thousand turns, of which ten responses may be kept, holds ten transcripts, and nothing of 4 KB."""
+    digester = Digester(b"k" * 32)
+    book = Store(StoreLimits(responses=10, items=10**6, age=10.0))
+    newest = None
+    before = len(_transcripts())
+    for number in range(1000):
+        answer = said(f"answer {number}") | {"phase": "final_answer"}
+        sent, answered = (
+            facts_of(json.dumps(item).encode(), digester) for item in (user(f"turn {number}"), answer)
+        )
+        assert max(len(part) for part in (answered.core, answered.phase)) == DIGEST_SIZE
+        newest = book.add(
+            b"me",
+            response_id=f"resp_{number}",
+            base=newest,
+            sent=[sent],
+            answered=[answered],
+            fields=FieldFacts(frozenset(), b"", b"", truncates=False),
+            stored=True,
+            now=0.0,
+        )
+    assert len(book) == len(_transcripts()) - before == 10
+    book.delete(b"me", "resp_3")
+    assert len(book) == 0
+
+
+def _transcripts():
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, Transcript)]
 
 
 @pytest.mark.slow
