@@ -20,7 +20,8 @@ def read_exactly(text: bytes) -> Any:
     """The value of a JSON text with its numbers as written (as ``orjson.Fragment`` where they could change); raises Ambiguous."""
     try:
         value = orjson.loads(text)
-        if orjson.dumps(value) == text:
+        again = orjson.dumps(value)
+        if again == text or (_says_as_much(again, text) and _has_one_spelling_of_numbers(value, text)):
             return value
         return json.loads(
             text,
@@ -44,6 +45,33 @@ def write_canonically(value: Any) -> bytes:
 def canonical_text(text: bytes) -> bytes:
     """The canonical bytes of a JSON text; raises Ambiguous."""
     return write_canonically(read_exactly(text))
+
+
+def _says_as_much(again: bytes, text: bytes) -> bool:
+    """Whether ``text`` has no key twice, given its value written ``again``: of two equal keys the first was lost, quotes and all."""
+    return again.count(b'"') == text.count(b'"') and (b"\\" not in text or b"\\u0022" not in text)
+
+
+_PLAIN = frozenset({str, bool, type(None)})
+
+
+def _has_one_spelling_of_numbers(value: Any, text: bytes) -> bool:
+    """Whether each number of the value can be written in one way only: whole numbers can, but for a zero with a sign."""
+    waiting = [value]
+    for container in waiting:
+        kind = type(container)
+        for inner in container.values() if kind is dict else container if kind is list else (container,):
+            kind = type(inner)
+            if kind in _PLAIN:
+                continue
+            if kind is int:
+                if inner == 0 and b"-0" in text:
+                    return False
+            elif kind is float:
+                return False
+            else:
+                waiting.append(inner)
+    return True
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ before, and are read in full on every turn, so their digest must cost next to no
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 
 import xxhash
 
@@ -20,7 +20,9 @@ class Digester:
     __slots__ = ("_base", "_seed")
 
     def __init__(self, key: bytes) -> None:
-        self._base = blake2b(key=key, digest_size=DIGEST_SIZE)
+        # A whole block of key first, of which nothing but the state behind it is kept. It is as good as any keyed digest while
+        # half of each digest stays secret, and twice as fast as the fastest one where the processor helps.
+        self._base = sha256(blake2b(b"items", key=key, digest_size=64).digest())
         self._seed = int.from_bytes(blake2b(b"raw", key=key, digest_size=8).digest(), "big")
 
     def digest(self, *parts: bytes) -> bytes:
@@ -29,7 +31,7 @@ class Digester:
         for part in parts:
             state.update(len(part).to_bytes(8, "big"))
             state.update(part)
-        return state.digest()
+        return state.digest()[:DIGEST_SIZE]
 
     def raw(self, text: bytes | memoryview) -> bytes:
         """The digest of raw bytes."""

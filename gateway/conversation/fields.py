@@ -39,6 +39,9 @@ _DEFAULTS: dict[str, tuple[bytes, ...]] = {
     "reasoning": (b"{}",),
 }
 
+_LONG = 512
+_MOST_LONG = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class FieldFacts:
@@ -54,20 +57,46 @@ class FieldFacts:
     truncates: bool
 
 
+class FieldReader:
+    """Gives the facts of requests' fields; long values (tools, instructions) that come again are known by their bytes."""
+
+    def __init__(self, digester: Digester) -> None:
+        self._digester = digester
+        self._long: dict[bytes, bytes] = {}
+
+    def facts(self, members: Iterable[Member]) -> FieldFacts:
+        """The facts of all fields of one request."""
+        values: dict[str, bytes] = {}
+        for member in members:
+            if member.name not in _NOT_SETTINGS and member.value != b"null":
+                value = self._canonical(member)
+                if value != b"null" and value not in _DEFAULTS.get(member.name, ()):
+                    values[member.name] = value
+        digest = self._digester.digest
+        binding = [values.get(name, b"") for name in _BINDING]
+        binding.append(_reasoning_context(values.get("reasoning")))
+        every = [
+            part for name in sorted(values.keys() - _BOOKKEEPING) for part in (name.encode(), values[name])
+        ]
+        return FieldFacts(frozenset(values), digest(*binding), digest(*every), "truncation" in values)
+
+    def _canonical(self, member: Member) -> bytes:
+        """The canonical text of a value, or what stands for it where it is long."""
+        if len(member.value) < _LONG or member.name == "reasoning":
+            return _canonical(bytes(member.value))
+        spelling = self._digester.raw(member.value)
+        known = self._long.get(spelling)
+        if known is None:
+            if len(self._long) >= _MOST_LONG:
+                self._long.clear()
+            known = b"long:" + self._digester.digest(_canonical(bytes(member.value)))
+            self._long[spelling] = known
+        return known
+
+
 def field_facts(members: Iterable[Member], digester: Digester) -> FieldFacts:
-    """The facts of all fields of one request."""
-    values: dict[str, bytes] = {}
-    for member in members:
-        if member.name not in _NOT_SETTINGS and member.value != b"null":
-            value = _canonical(bytes(member.value))
-            if value != b"null" and value not in _DEFAULTS.get(member.name, ()):
-                values[member.name] = value
-    binding = [values.get(name, b"") for name in _BINDING]
-    binding.append(_reasoning_context(values.get("reasoning")))
-    every = [part for name in sorted(values.keys() - _BOOKKEEPING) for part in (name.encode(), values[name])]
-    return FieldFacts(
-        frozenset(values), digester.digest(*binding), digester.digest(*every), "truncation" in values
-    )
+    """The facts of all fields of one request, by a reader that remembers nothing."""
+    return FieldReader(digester).facts(members)
 
 
 def allows_delta(parent: FieldFacts, request: FieldFacts, *, any_change: bool) -> bool:

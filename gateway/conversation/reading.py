@@ -10,28 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from gateway.conversation.digests import Digester
-from gateway.conversation.fields import field_facts
-from gateway.conversation.items import ItemFacts, Unreadable, facts_of
+from gateway.conversation.familiar import Familiar
+from gateway.conversation.fields import FieldReader
+from gateway.conversation.items import ItemFacts, Unreadable
 from gateway.conversation.request import NotUpgradable, Request, Spelling, refusal_of, text_of
 from gateway.conversation.transcripts import Known
 from gateway.protocol.raw import Member, NotSliceable, split_around, split_array, split_object
 
-_INPUTS = (b'"input":[', b'"input": [')
-_SEPARATORS = (b",", b", ")
-_MOST_REMEMBERED = 32_768
-"""Spellings of items whose facts are kept, twice at most."""
+_NAME = b'"input":'
+_SPELLINGS = ((b"[", b'},{"'), (b" [", b'}, {"'))
+"""What usually follows the name, and how one of the input's items then ends and the next begins."""
 
 Lookup = Callable[[memoryview], Known | None]
-
-
-class _Sliced(msgspec.Struct):
-    input: list[msgspec.Raw]
-
-
-_SLICED = msgspec.json.Decoder(_Sliced)
 
 
 class Reader:
@@ -39,8 +30,8 @@ class Reader:
 
     def __init__(self, digester: Digester) -> None:
         self._digester = digester
-        self._young: dict[bytes, ItemFacts] = {}
-        self._old: dict[bytes, ItemFacts] = {}
+        self._familiar = Familiar(digester)
+        self._fields = FieldReader(digester)
 
     def read(self, body: bytes, lookup: Lookup | None = None) -> Request | NotUpgradable:
         """Read a decoded request body. Never fails: what cannot be read strictly goes over plain HTTP, byte for byte.
@@ -48,28 +39,21 @@ class Reader:
         ``lookup`` is given the text behind the bracket that opens the input, and finds what is known of its beginning; the
         request then holds only the items behind it (see ``Request.after``).
         """
-        start = _input_start(body)
+        start, border = _input_start(body)
         try:
             if start is not None:
                 known = lookup(memoryview(body)[start + 1 :]) if lookup is not None else None
                 if known is not None and (recognised := self._tail(body, start, known)) is not None:
                     return recognised
-                if (sliced := self._slices(body, start)) is not None:
+                if (sliced := self._sliced(body, start, border)) is not None:
                     return sliced
             return self._plainly(body)
         except (UnicodeDecodeError, NotSliceable, Unreadable):
             return NotUpgradable("body")
 
-    def facts(self, item: bytes | msgspec.Raw) -> ItemFacts:
-        """The facts of an item; raises Unreadable for what is not strict JSON in UTF-8."""
-        digest = self._digester.raw(item)
-        facts = self._young.get(digest)
-        if facts is None:
-            facts = self._old.get(digest) or facts_of(bytes(item), self._digester)
-            if len(self._young) >= _MOST_REMEMBERED:
-                self._old, self._young = self._young, {}
-            self._young[digest] = facts
-        return facts
+    def facts(self, item: bytes | memoryview) -> ItemFacts:
+        """The facts of an item that was sliced out of a larger JSON text; raises Unreadable for what is not UTF-8."""
+        return self._familiar.facts(item)
 
     def _tail(self, body: bytes, start: int, known: Known) -> Request | None:
         """Tier 1: what a shortened body says, with the known items and the comma behind them cut out."""
@@ -79,8 +63,8 @@ class Reader:
         except NotSliceable:
             # The bytes that looked like the input stand elsewhere in the body.
             return None
-        short.decode()
         text = bytes(next(member.value for member in members if member.name == "input"))
+        _check_around(short, start, len(text))
         items = split_array(text)
         length = known.length + 1 + len(text) - 2
         known.hasher.update(memoryview(body)[start + 1 + known.length : start + 1 + length])
@@ -88,29 +72,25 @@ class Reader:
         request = self._request(members, items, spelling, known)
         return request if isinstance(request, Request) and items else None
 
-    def _slices(self, body: bytes, start: int) -> Request | NotUpgradable | None:
-        """Tier 2: the input's elements as slices, and the rest of the body without them."""
-        try:
-            items = _SLICED.decode(body).input
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return None
-        size = sum(map(len, items))
-        for separator in _SEPARATORS:
-            end = start + 1 + size + len(separator) * max(0, len(items) - 1)
-            if body[end : end + 1] == b"]" and separator.join(items) == body[start + 1 : end]:
-                break
-        else:
-            return None
-        short = body[: start + 1] + body[end:]
+    def _sliced(self, body: bytes, start: int, border: bytes) -> Request | NotUpgradable | None:
+        """Tier 2: what a shortened body says, with the familiar items cut out that the input begins with."""
+        known = self._familiar.run(body, start + 1, border)
+        short = body[: start + 1] + body[known.at :]
         try:
             members = split_around(short, "input", start)
         except NotSliceable:
             return None
-        short.decode()
+        tail = bytes(next(member.value for member in members if member.name == "input"))
+        _check_around(short, start, len(tail))
+        others = split_array(tail)
+        end = known.at + len(tail) - 2
         text = memoryview(body)
         whole = [Member("input", text[start : end + 1]) if m.name == "input" else m for m in members]
-        spelling = Spelling(end - start - 1, self._digester.raw(text[start + 1 : end]), len(items))
-        return self._request(whole, items, spelling)
+        spelling = Spelling(
+            end - start - 1, self._digester.raw(text[start + 1 : end]), len(known.items) + len(others)
+        )
+        facts = (*known.facts, *map(self.facts, others))
+        return self._request(whole, (*known.items, *others), spelling, facts=facts)
 
     def _plainly(self, body: bytes) -> Request | NotUpgradable:
         """Any spelling at all: a string as input, odd spacing, members in odd places."""
@@ -124,9 +104,10 @@ class Reader:
     def _request(
         self,
         members: Sequence[Member],
-        items: Sequence[bytes | msgspec.Raw],
+        items: Sequence[bytes | memoryview],
         spelling: Spelling | None = None,
         after: Known | None = None,
+        facts: Sequence[ItemFacts] | None = None,
     ) -> Request | NotUpgradable:
         values = {member.name: member.value for member in members}
         model = text_of(values.get("model")) or ""
@@ -136,8 +117,8 @@ class Reader:
         return Request(
             members=tuple(members),
             items=tuple(items),
-            facts=tuple(map(self.facts, items)),
-            fields=field_facts(members, self._digester),
+            facts=tuple(map(self.facts, items) if facts is None else facts),
+            fields=self._fields.facts(members),
             model=model,
             stream=stream,
             store=values.get("store") != b"false",
@@ -147,12 +128,22 @@ class Reader:
         )
 
 
-def _input_start(body: bytes) -> int | None:
-    """Where the bracket stands that opens the input, as far as the usual spellings tell; to be checked by who uses it."""
-    for name in _INPUTS:
-        if (found := body.find(name)) >= 0:
-            return found + len(name) - 1
-    return None
+def _check_around(text: bytes, start: int, length: int) -> None:
+    """See that all but the input is UTF-8, which is seen to for each of its items; raises UnicodeDecodeError."""
+    text[:start].decode()
+    text[start + length :].decode()
+
+
+def _input_start(body: bytes) -> tuple[int | None, bytes]:
+    """Where the bracket stands that opens the input, as far as the usual spellings tell, and the border of items in that spelling.
+
+    To be checked by who uses it.
+    """
+    behind = body.find(_NAME) + len(_NAME)
+    for opening, border in _SPELLINGS:
+        if behind >= len(_NAME) and body.startswith(opening, behind):
+            return behind + len(opening) - 1, border
+    return None, b""
 
 
 def read_request(body: bytes, digester: Digester) -> Request | NotUpgradable:

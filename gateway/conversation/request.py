@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
 import orjson
 
 from gateway.conversation.fields import FieldFacts
@@ -38,7 +37,7 @@ class Request:
     """
 
     members: tuple[Member, ...]
-    items: tuple[bytes | msgspec.Raw, ...]
+    items: tuple[bytes | memoryview, ...]
     facts: tuple[ItemFacts, ...]
     fields: FieldFacts
     model: str

@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.protocol.raw import Member
 
-Piece = bytes | memoryview | msgspec.Raw
+Piece = bytes | memoryview
 
 _DROPPED = frozenset({"stream", "background"})
 """A socket always streams and never works in the background; the API asks clients not to send these there."""
@@ -20,7 +20,7 @@ def create_frame(
     members: Iterable[Member],
     *,
     previous_response_id: str | None,
-    items: Sequence[bytes | msgspec.Raw] | None,
+    items: Sequence[Piece] | None,
 ) -> bytes:
     """A ``response.create`` frame of the members of a request body, each byte for byte and in the client's order.
 
@@ -54,7 +54,7 @@ def create_frame(
     return b"".join(pieces)
 
 
-def _add_items(pieces: list[Piece], items: Sequence[bytes | msgspec.Raw]) -> None:
+def _add_items(pieces: list[Piece], items: Sequence[Piece]) -> None:
     pieces.append(b',"input":[')
     for at, item in enumerate(items):
         if at:

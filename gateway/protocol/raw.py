@@ -39,23 +39,27 @@ def split_object(text: bytes) -> tuple[Member, ...]:
     Raises NotSliceable if it is not a JSON object, is nested too deeply, or has a duplicate top-level key. Strings inside the
     values are not validated beyond their borders.
     """
+    return _split(text)[0]
+
+
+def split_around(text: bytes, name: str, start: int) -> tuple[Member, ...]:
+    """Like ``split_object``, and raises NotSliceable as well unless the value of member ``name`` begins at ``start``."""
+    members, starts = _split(text)
+    if not any(member.name == name and at == start for member, at in zip(members, starts, strict=True)):
+        raise NotSliceable("the member is elsewhere")
+    return members
+
+
+def _split(text: bytes) -> tuple[tuple[Member, ...], list[int]]:
     try:
         decoded = _OBJECT.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise NotSliceable("not a JSON object") from None
     members = tuple(Member(name, bytes(value)) for name, value in decoded.items())
-    if _starts(text, members) is None:
+    starts = _starts(text, members)
+    if starts is None:
         raise NotSliceable("duplicate key")
-    return members
-
-
-def split_around(text: bytes, name: str, start: int) -> tuple[Member, ...]:
-    """Like ``split_object``, and raises NotSliceable as well unless the value of member ``name`` begins at ``start``."""
-    members = split_object(text)
-    starts = _starts(text, members) or ()
-    if not any(member.name == name and at == start for member, at in zip(members, starts, strict=True)):
-        raise NotSliceable("the member is elsewhere")
-    return members
+    return members, starts
 
 
 def split_array(text: bytes) -> tuple[bytes, ...]:
