@@ -17,6 +17,10 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 URL_VARIABLE = "UPWIRE_URL"
 WATCH_VARIABLE = "UPWIRE_WATCH"
 JSON_VARIABLE = "UPWIRE_JSON"
+LIVE_VARIABLE = "UPWIRE_LIVE"
+MODEL_VARIABLE = "UPWIRE_MODEL"
+OTHER_VARIABLES = frozenset({URL_VARIABLE, WATCH_VARIABLE, JSON_VARIABLE, LIVE_VARIABLE, MODEL_VARIABLE})
+"""Variables of options that are no settings."""
 SIMULATE_PREFIX = "UPWIRE_SIMULATE_"
 
 _KINDS: dict[str, Any] = get_type_hints(Settings)
@@ -48,9 +52,7 @@ def read(config: str | None, given: dict[str, Any]) -> Loaded:
     """The settings for a command that was decorated with ``setting_options``. Raises ConfigError."""
     flags = {name: value for name, value in given.items() if value is not None and value != ()}
     others = {v for v in os.environ if v.startswith(SIMULATE_PREFIX)}
-    return load(
-        flags, os.environ, config=config, also_known={URL_VARIABLE, WATCH_VARIABLE, JSON_VARIABLE, *others}
-    )
+    return load(flags, os.environ, config=config, also_known=OTHER_VARIABLES | others)
 
 
 def _option(

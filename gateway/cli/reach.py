@@ -17,6 +17,10 @@ TIMEOUT = 5.0
 """Seconds without a byte after which a gateway counts as gone; its event stream brings something every second."""
 
 
+class TokenAsked(click.ClickException):
+    """The gateway does not answer without its token."""
+
+
 def base_url(settings: Settings) -> str:
     """Where a gateway with these settings is reached from this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host.strip("[]"), settings.host.strip("[]"))
@@ -73,7 +77,7 @@ def _open(base: str, path: str, token: str | None) -> Any:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 401:
-            raise click.ClickException(f"{base} asks for its token: give --token-file") from None
+            raise TokenAsked(f"{base} asks for its token: give --token-file") from None
         raise click.ClickException(
             f"{base}{path} answered {error.code}; is that an upwire gateway?"
         ) from None

@@ -107,6 +107,11 @@ class UpstreamSocket(ClientConnection):
         if not self.paused:
             inbox.flushed = not self._closing()
 
+    def ask_for_pong(self) -> None:
+        """Send a ping alone, whose pong the attached inbox learns of."""
+        if self._inbox is not None and self.ending is None:
+            self._inbox.ping = self._alive.ping()
+
     def close_politely(self) -> None:
         """Send a close frame and give the upstream the close timeout to close the connection; returns at once."""
         self._end(Ending(Ended.OURS))

@@ -94,7 +94,7 @@ async def test_nobody_listens(closed_port):
     """The steps end at TCP, with what to look at."""
     rows = await rows_of(upstream=f"http://127.0.0.1:{closed_port}/v1")
     assert verdicts(rows) == [("proxy", "ok"), ("DNS", "ok"), ("TCP", "failed")]
-    assert rows["TCP"].remedy == "Is it running?"
+    assert rows["TCP"].remedy == "Nothing listens there. Is it running? Is the port right?"
 
 
 async def test_an_unknown_name():

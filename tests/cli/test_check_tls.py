@@ -1,12 +1,16 @@
 """``upwire check`` against TLS servers with certificates of several kinds."""
 
 import asyncio
+import contextlib
+import random
 import shutil
 import ssl
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from gateway.cli.certificate import subject_and_issuer
 from gateway.cli.check import upstream_rows
 from gateway.settings import Settings
 
@@ -20,10 +24,10 @@ pytestmark = [
 def certificate(tmp_path_factory):
     """Makes a self-signed certificate for the given name; gives the PEM file with its key."""
 
-    def make(name):
+    def make(name, days=30):
         path = tmp_path_factory.mktemp("tls") / "both.pem"
         done = subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test",
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", str(days), "-subj", "/O=Some Proxy/CN=test",
              "-addext", f"subjectAltName={name}", "-keyout", "-", "-out", "-"],
             capture_output=True, check=True,
         )  # fmt: skip
@@ -57,6 +61,7 @@ async def test_an_unknown_authority_is_named_with_the_way_out(certificate):
     assert row.verdict == "failed"
     assert "certificate not trusted: self" in row.seen
     assert "--ca-file" in row.remedy
+    assert row.details == ("it is for test (Some Proxy), issued by test (Some Proxy)",)
 
 
 async def test_a_private_authority_is_trusted_by_setting_and_by_variable(certificate, monkeypatch):
@@ -79,3 +84,29 @@ async def test_a_client_certificate_is_presented(certificate):
     """A server that asks for a client certificate gets the one of the setting."""
     pem = certificate("IP:127.0.0.1")
     assert (await tls_row(pem, ca_file=pem, client_cert=pem)).verdict == "ok"
+
+
+async def test_a_certificate_is_told_with_its_issuer_and_a_warning_before_its_end(certificate):
+    """Whose it is, who issued it and for how long it is valid; little time left is a warning."""
+    pem = certificate("IP:127.0.0.1")
+    row = await tls_row(pem, ca_file=pem)
+    assert "certificate of test (Some Proxy), issued by test (Some Proxy), valid for 29 days" in row.seen
+    pem = certificate("IP:127.0.0.1", days=3)
+    row = await tls_row(pem, ca_file=pem)
+    assert (row.verdict, row.remedy) == ("warning", "Whoever runs this upstream should renew it.")
+
+
+def test_names_in_a_certificate_of_any_bytes(certificate):
+    """What is cut or changed is no certificate, or one with other names; nothing else comes of it."""
+    der = ssl.PEM_cert_to_DER_cert(
+        Path(certificate("DNS:x")).read_text().partition("-----END PRIVATE KEY-----")[2].strip()
+    )
+    assert subject_and_issuer(der) == ("test (Some Proxy)", "test (Some Proxy)")
+    rng = random.Random(1)
+    for _ in range(500):
+        changed = bytearray(der[: rng.randrange(len(der) + 1)])
+        for _ in range(rng.randrange(3)):
+            if changed:
+                changed[rng.randrange(len(changed))] = rng.randrange(256)
+        with contextlib.suppress(ValueError):
+            assert all(text.isprintable() and len(text) < 180 for text in subject_and_issuer(bytes(changed)))
