@@ -5,7 +5,7 @@ Everything counted has a fixed set of names, so that no client can make it grow.
 
 from gateway.stats.fields import FIELDS, TURN_FIELDS, Field, path_of
 from gateway.stats.histogram import Histogram
-from gateway.stats.models import MODELS, OTHER, model_label
+from gateway.stats.models import MODELS, OTHER, field_label, model_label
 from gateway.stats.reasons import CLOSED_TEXTS, REASON_TEXTS, REASONS, RECOVERIES, RECOVERY_TEXTS, Explained
 from gateway.stats.turns import (
     MODES,
@@ -38,6 +38,7 @@ __all__ = [
     "Outcome",
     "Stats",
     "TurnRecord",
+    "field_label",
     "model_label",
     "path_of",
     "percentiles_ms",

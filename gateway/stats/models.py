@@ -1,4 +1,4 @@
-"""Names of models as labels. A model's name is the client's text, so only names from a closed list are ever shown as labels."""
+"""Names of models and of fields as labels. They are a client's text, so only names from a closed list are ever shown."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ KNOWN_MODELS = (
     "claude", "deepseek", "gemini", "glm", "grok", "kimi", "llama", "mistral", "qwen",
 )  # fmt: skip
 """Families of models; a family stands for all its variants, dates and sizes that are not named themselves."""
+
+KNOWN_FIELDS = frozenset({
+    "background", "context_management", "conversation", "include", "input", "instructions", "max_output_tokens", "max_tool_calls",
+    "metadata", "model", "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",
+    "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store", "stream",
+    "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
+})  # fmt: skip
+"""Fields of a request that the API documents."""
 
 MODELS = (*KNOWN_MODELS, OTHER)
 
@@ -27,3 +35,8 @@ def model_label(model: str) -> str:
         ):
             return known
     return OTHER
+
+
+def field_label(name: str) -> str:
+    """The label for a field of a request: its name if the API documents it, else ``other``."""
+    return name if name in KNOWN_FIELDS else OTHER

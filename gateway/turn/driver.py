@@ -20,7 +20,7 @@ from gateway.conversation.request import NotUpgradable, Request
 from gateway.conversation.transcripts import Known, Transcript
 from gateway.errors import Unavailable
 from gateway.settings import Settings
-from gateway.stats import TurnRecord
+from gateway.stats import TurnRecord, field_label
 from gateway.store import Store
 from gateway.turn.call import Call, Headers
 from gateway.turn.turn import Turn
@@ -242,7 +242,9 @@ class TurnDriver:
         if name in learned or len(learned) < _HTTP_ONLY_FIELDS:
             learned[name] = self.clock() + self._settings.upgrade_memory
             self._log.warning(
-                "field_not_taken_on_socket", field=name, remedy="turns with it go over plain HTTP for a while"
+                "field_not_taken_on_socket",
+                field=field_label(name),
+                remedy="turns with it go over plain HTTP for a while",
             )
 
     def learned(self) -> dict[str, Any]:
@@ -253,7 +255,9 @@ class TurnDriver:
             "frame_limit_learned": self.frame_limit() < self._settings.max_frame,
             "streams_over_http_seconds": round(max(0.0, learned.lacks_setup_until - now), 1),
             "nothing_chained_seconds": round(max(0.0, learned.no_chains_until - now), 1),
-            "fields_over_http": sorted(name for name, until in learned.http_only.items() if now < until),
+            "fields_over_http": sorted(
+                field_label(name) for name, until in learned.http_only.items() if now < until
+            ),
         }
 
     def own_headers(self, mode: str, reason: Reason | None, added: float | None) -> Headers:
