@@ -205,8 +205,10 @@ async def _upgrade_row(settings: Settings, route: Route, headers: list[tuple[str
             return Row("upgrade", "warning", seen, remedy)
         text = REFUSED_TEXTS[refused.reason]
         seen = f"status {refused.status}" if refused.status else f"no socket ({refused.reason})"
-        verdict: Literal["warning", "failed"] = "failed" if refused.reason in _FATAL else "warning"
-        return Row("upgrade", verdict, seen, text.remedy, (text.meaning,))
+        # A proxy may let plain HTTP pass to an http upstream, but no tunnel.
+        passes = refused.reason == "proxy" and urlsplit(settings.upstream).scheme == "http"
+        fatal = refused.reason in _FATAL and not passes
+        return Row("upgrade", "failed" if fatal else "warning", seen, text.remedy, (text.meaning,))
     try:
         if not await _answers(opened, settings.dial_timeout):
             text = REFUSED_TEXTS["closed_early"]
