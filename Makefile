@@ -7,8 +7,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTEST := $(BIN)/python -m pytest -q
 
 OPS := .venv-ops
+FRESH := .venv-fresh
+PYTHONS ?= 3.12 3.13 3.14
 
-.PHONY: setup demo test test-fast test-system test-deploy test-laws check ops lock clean
+.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws check ops release sbom audit lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12")'
@@ -30,9 +32,30 @@ test: setup
 test-fast: setup
 	UPWIRE_LAW_EXAMPLES=25 $(PYTEST) -n 2 -m "not slow and not system"
 
+# The fast tests with every further Python that is here; those that are not are named.
+test-pythons:
+	@for version in $(PYTHONS); do \
+		found=; \
+		for one in python$$version $$HOME/.pyenv/versions/$$version.*/bin/python; do \
+			"$$one" -c "" 2>/dev/null && found=$$one; \
+		done; \
+		if [ -z "$$found" ]; then echo "Python $$version: not on this machine, so nothing was tested with it"; continue; fi; \
+		echo "Python $$version: $$found"; \
+		$(MAKE) --no-print-directory VENV=.venv-$$version PYTHON="$$found" test-fast || exit 1; \
+	done
+
 # Tests that need more than Python packages; each says what it misses. No such test is no failure (exit code 5).
 test-system: setup
 	$(PYTEST) -m system || [ $$? -eq 5 ]
+
+# Real clients, installed from the registries into a cache outside this folder (UPWIRE_CLIENTS names another), about ten minutes.
+CLIENTS = UPWIRE_INSTALL_CLIENTS=1 $(PYTEST) -m system tests/clients
+test-clients: setup
+	$(CLIENTS)
+
+# The same, and the committed table anew.
+client-results: setup
+	UPWIRE_CLIENT_RESULTS=write $(CLIENTS)
 
 # The checks of deploy/: linters, schemas, alert rules, and the image's steps in a bare Debian.
 test-deploy: setup
@@ -55,6 +78,39 @@ $(OPS)/.installed: deploy/requirements-ops.lock
 	$(OPS)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r $<
 	@touch $@
 
+# Builds what is released into dist/ and tries it as a user gets it. Nothing is uploaded.
+release: ops
+	rm -rf dist $(FRESH)
+	$(OPS)/bin/python -m hatchling build -d dist
+	$(OPS)/bin/twine check --strict dist/*
+	$(PYTHON) -m venv $(FRESH)
+	$(FRESH)/bin/python -m pip --disable-pip-version-check install --quiet dist/*.whl
+	$(FRESH)/bin/upwire --version
+	$(FRESH)/bin/python -m pip --disable-pip-version-check install --quiet "$$(echo dist/*.whl)[demo]"
+	$(FRESH)/bin/upwire demo
+	$(MAKE) --no-print-directory sbom audit
+
+# What the image is made of: a bill of materials (CycloneDX) and the licences, which must be among these.
+LICENCES := MIT;BSD;Apache;MPL-2.0;PSF;Python Software Foundation
+sbom: ops
+	test -d dist || $(OPS)/bin/python -m hatchling build -t wheel -d dist
+	rm -rf $(FRESH)
+	$(PYTHON) -m venv --without-pip $(FRESH)
+	$(OPS)/bin/python -m pip --python $(FRESH)/bin/python install --quiet --require-hashes -r deploy/requirements.lock
+	$(OPS)/bin/python -m pip --python $(FRESH)/bin/python install --quiet --no-deps --no-index dist/*.whl
+	sed "s/^dynamic = .*/version = \"$$($(FRESH)/bin/upwire --version | cut -d' ' -f2)\"/" pyproject.toml > $(FRESH)/pyproject.toml
+	$(OPS)/bin/cyclonedx-py environment --output-reproducible --pyproject $(FRESH)/pyproject.toml -o dist/upwire.cdx.json $(FRESH)/bin/python
+	$(OPS)/bin/pip-licenses --python=$(FRESH)/bin/python --from=mixed --order=license --with-urls --format=markdown \
+		--partial-match --allow-only="$(LICENCES)" --output-file=dist/licences.md
+
+# Known vulnerabilities of what the image is made of; a registry that serves no advisories is named, and is no failure.
+audit: ops
+	@mkdir -p dist
+	@$(OPS)/bin/pip-audit --progress-spinner off --require-hashes --disable-pip -r deploy/requirements.lock > dist/audit.txt 2>&1 \
+		|| { cat dist/audit.txt; exit 1; }
+	@echo "audit: $$(grep -c == deploy/requirements.lock) packages, of which" \
+		"$$(grep -c 'could not be audited' dist/audit.txt || true) could not be audited here; see dist/audit.txt"
+
 # All locked versions anew; what runs in an image or checks a release has the versions of the development environment.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: setup
@@ -66,4 +122,4 @@ lock: setup
 	$(COMPILE) --constraint requirements.lock --group pyproject.toml:ops -o deploy/requirements-ops.lock
 
 clean:
-	rm -rf $(VENV) $(OPS) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf .venv .venv-* dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
