@@ -18,6 +18,7 @@ from typing import Any, TextIO, cast
 import structlog
 
 from gateway.stats import TurnRecord
+from gateway.upstream.remedies import REFUSED_TEXTS
 
 LIBRARIES = ("aiohttp", "asyncio", "websockets")
 
@@ -71,14 +72,34 @@ def turn_line(record: TurnRecord) -> None:
         bytes_in=record.client_in,
         bytes_sent=record.upstream_out,
         first_event_ms=_ms(record.first_event),
+        added_ms=_ms(record.added),
         total_ms=_ms(record.total),
         recoveries=list(record.recoveries),
+        **({} if record.trace is None else {"trace_id": record.trace.split("-")[1]}),
     )
 
 
-def socket_line(what: str, fields: Mapping[str, Any]) -> None:
-    """Log what became of an upstream socket; only a refused one concerns whoever runs the gateway."""
-    logger().log(logging.WARNING if what == "refused" else logging.DEBUG, f"socket_{what}", **fields)
+class SocketLog:
+    """Logs the life of upstream sockets.
+
+    It is detail, but for a refusal of a kind that was not seen since a socket was last opened: that is a warning with a remedy.
+    """
+
+    def __init__(self) -> None:
+        self._refused: set[tuple[Any, Any]] = set()
+
+    def line(self, what: str, fields: Mapping[str, Any]) -> None:
+        """Log what became of a socket: ``opened``, ``closed`` or ``refused``."""
+        level, more = logging.DEBUG, {}
+        if what == "opened":
+            self._refused.clear()
+        elif what == "refused":
+            kind = (fields.get("status"), fields.get("reason"))
+            if kind not in self._refused:
+                self._refused.add(kind)
+                text = REFUSED_TEXTS.get(str(fields.get("reason")))
+                level, more = logging.WARNING, {} if text is None else {"remedy": text.remedy}
+        logger().log(level, f"socket_{what}", **fields, **more)
 
 
 def reloaded(changed: Sequence[str], need_restart: Sequence[str]) -> None:

@@ -58,7 +58,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         )
     )
     pool = SocketPool(
-        limits=_limits(settings), dial=_dial(settings, route), tasks=tasks, on_event=log.socket_line
+        limits=_limits(settings), dial=_dial(settings, route), tasks=tasks, on_event=log.SocketLog().line
     )
     store = Store(_store_limits(settings))
     observed = Observation(settings)

@@ -179,9 +179,13 @@ class TurnDriver:
         if self.clock() < self._learned.no_chains_until and request.client_parent is None:
             return Plan((), Reason.DELTA_REFUSED)
         found = self.store.plan(identity, request, self._rules)
-        if found.reason is Reason.REASONING_OMITTED and identity not in self._told_of_reasoning:
-            if len(self._told_of_reasoning) < self._settings.conversations:
-                self._told_of_reasoning.add(identity)
+        told = self._told_of_reasoning
+        if (
+            found.reason is Reason.REASONING_OMITTED
+            and identity not in told
+            and len(told) < self._settings.conversations
+        ):
+            told.add(identity)
             self._log.info(
                 "reasoning_omitted",
                 remedy="this client leaves reasoning items out, so its turns are sent in full; match = lenient would make them "

@@ -67,6 +67,7 @@ def test_one_line_per_turn(out):
         "bytes_in": 10,
         "bytes_sent": 12,
         "first_event_ms": 250.0,
+        "added_ms": None,
         "total_ms": 500.0,
         "recoveries": ["reconnect"],
     }
@@ -143,13 +144,38 @@ def test_a_failed_task_is_named_with_its_place(out):
     assert SECRET not in out.getvalue()
 
 
-def test_only_refused_sockets_concern_the_user(out):
-    """Opening and closing is detail; a refused socket is a warning with its status."""
-    log.socket_line("opened", {"socket": 1})
-    log.socket_line("refused", {"status": 403, "reason": "status"})
-    opened, refused = lines(out)
-    assert (opened["event"], opened["level"]) == ("socket_opened", "debug")
-    assert (refused["event"], refused["level"], refused["status"]) == ("socket_refused", "warning", 403)
+def test_a_refusal_is_a_warning_with_a_remedy_once(out):
+    """Opening and closing is detail; so is a refusal, but for the first of its kind since a socket was opened."""
+    sockets = log.SocketLog()
+    sockets.line("opened", {"socket": 1})
+    for status in (403, 403, 426):
+        sockets.line("refused", {"status": status, "reason": "status"})
+    sockets.line("closed", {"socket": 1, "reason": "age", "code": 1000})
+    sockets.line("opened", {"socket": 2})
+    sockets.line("refused", {"status": 403, "reason": "status"})
+    seen = lines(out)
+    assert [(line["event"], line["level"]) for line in seen] == [
+        ("socket_opened", "debug"),
+        ("socket_refused", "warning"),
+        ("socket_refused", "debug"),
+        ("socket_refused", "warning"),
+        ("socket_closed", "debug"),
+        ("socket_opened", "debug"),
+        ("socket_refused", "warning"),
+    ]
+    assert [line["status"] for line in seen if line["event"] == "socket_refused"] == [403, 403, 426, 403]
+    for line in seen:
+        assert ("remedy" in line) is (line["level"] == "warning")
+
+
+def test_the_trace_of_a_turn_is_in_its_line(out):
+    """The id under which a client traces the turn, where it gave one."""
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    log.turn_line(record(trace=trace))
+    log.turn_line(record())
+    first, second = lines(out)
+    assert first["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert "trace_id" not in second
 
 
 @pytest.mark.parametrize("failure", [BrokenPipeError, ValueError])
