@@ -21,8 +21,9 @@ from gateway.conversation.request import Request, Spelling
 from gateway.conversation.transcripts import Known, Lineage, Transcript, Walk
 from gateway.conversation.tree import Tree
 
-_ITEM_BYTES = 200
-_TRANSCRIPT_BYTES = 1400
+_MOST_FIELDS = 256
+_ITEM_BYTES = 24
+_TRANSCRIPT_BYTES = 1250
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,13 @@ class _Realm:
     tree: Tree = field(default_factory=Tree)
     by_response: dict[str, Transcript] = field(default_factory=dict)
     beginnings: Beginnings = field(default_factory=Beginnings)
+    fields: dict[FieldFacts, FieldFacts] = field(default_factory=dict)
+
+    def shared(self, facts: FieldFacts) -> FieldFacts:
+        """Equal facts that are kept already, in place of these: most requests of one identity have the same fields."""
+        if len(self.fields) >= _MOST_FIELDS:
+            self.fields.clear()
+        return self.fields.setdefault(facts, facts)
 
 
 class Store:
@@ -113,7 +121,7 @@ class Store:
             [_without_identifier(fact) for fact in sent],
             answered if stored else [_without_identifier(fact) for fact in answered],
             response_id=response_id,
-            fields=fields,
+            fields=realm.shared(fields),
             stored=stored,
             chained=base,
             now=now,

@@ -7,43 +7,91 @@ segments branch off it at any depth. Memory grows with new items, not with turns
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import xxhash
 
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind
+from gateway.conversation.packed import PackedFacts
 
 SKIPPABLE = frozenset({Kind.EMPTY, Kind.REASONING})
 """Kinds of held items that some level lets a client leave out."""
 
 
-@dataclass(slots=True)
-class Fork:
-    """The segments that leave at one depth, findable by what their first item is."""
+_FEW = 8
+"""Segments among which searching one by one is as fast as an index, and takes less memory than an empty one."""
 
-    by_core: dict[bytes, list[Segment]] = field(default_factory=dict)
-    by_identifier: dict[bytes, list[Segment]] = field(default_factory=dict)
-    skippable: list[Segment] = field(default_factory=list)
+
+class Fork:
+    """The segments that leave at one depth, oldest first, findable by what their first item is."""
+
+    __slots__ = ("_by_core", "_by_identifier", "_few", "_skippable")
+
+    def __init__(self) -> None:
+        self._few: tuple[Segment, ...] | None = ()
+        self._by_core: dict[bytes, list[Segment]]
+        self._by_identifier: dict[bytes, list[Segment]]
+        self._skippable: list[Segment]
+
+    def __bool__(self) -> bool:
+        return bool(self._by_core if self._few is None else self._few)
+
+    def __iter__(self) -> Iterator[Segment]:
+        if self._few is not None:
+            return iter(self._few)
+        return (segment for segments in self._by_core.values() for segment in segments)
+
+    def with_core(self, core: bytes) -> Sequence[Segment]:
+        """The segments whose first item has this core."""
+        if self._few is None:
+            return self._by_core.get(core, ())
+        return [segment for segment in self._few if segment.facts.core(0) == core]
+
+    def with_identifier(self, identifier: bytes) -> Sequence[Segment]:
+        """The segments whose first item has this id."""
+        if self._few is None:
+            return self._by_identifier.get(identifier, ())
+        return [segment for segment in self._few if segment.facts[0].identifier == identifier]
+
+    def skippable(self) -> Sequence[Segment]:
+        """The segments whose first item some level lets a client leave out."""
+        if self._few is None:
+            return self._skippable
+        return [segment for segment in self._few if segment.facts.kind(0) in SKIPPABLE]
 
     def add(self, segment: Segment) -> None:
         """Let ``segment`` leave here."""
-        first = segment.facts[0]
-        self.by_core.setdefault(first.core, []).append(segment)
-        if first.identifier is not None:
-            self.by_identifier.setdefault(first.identifier, []).append(segment)
-        if first.kind in SKIPPABLE:
-            self.skippable.append(segment)
+        if self._few is not None and len(self._few) < _FEW:
+            self._few = (*self._few, segment)
+            return
+        if self._few is not None:
+            few, self._few = self._few, None
+            self._by_core, self._by_identifier, self._skippable = {}, {}, []
+            for each in few:
+                self._index(each)
+        self._index(segment)
 
     def discard(self, segment: Segment) -> None:
         """The opposite of ``add``."""
+        if self._few is not None:
+            self._few = tuple(each for each in self._few if each is not segment)
+            return
         first = segment.facts[0]
-        _discard(self.by_core, first.core, segment)
+        _discard(self._by_core, first.core, segment)
         if first.identifier is not None:
-            _discard(self.by_identifier, first.identifier, segment)
+            _discard(self._by_identifier, first.identifier, segment)
         if first.kind in SKIPPABLE:
-            self.skippable.remove(segment)
+            self._skippable.remove(segment)
+
+    def _index(self, segment: Segment) -> None:
+        first = segment.facts[0]
+        self._by_core.setdefault(first.core, []).append(segment)
+        if first.identifier is not None:
+            self._by_identifier.setdefault(first.identifier, []).append(segment)
+        if first.kind in SKIPPABLE:
+            self._skippable.append(segment)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,11 +103,11 @@ class Segment:
 
     parent: Segment | None
     start: int
-    facts: tuple[ItemFacts, ...]
+    facts: PackedFacts
     answer: int
     after_answer: bool
     branches: dict[int, Fork] = field(default_factory=dict)
-    ends: dict[int, list[Transcript]] = field(default_factory=dict)
+    ends: dict[int, tuple[Transcript, ...]] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -101,11 +149,11 @@ class Transcript:
 
     def held(self) -> tuple[ItemFacts, ...]:
         """The facts of all items that the upstream holds, first to last."""
-        parts: list[Sequence[ItemFacts]] = []
+        parts: list[list[ItemFacts]] = []
         segment: Segment | None = self.segment
         depth = self.depth
         while segment is not None:
-            parts.append(segment.facts[: depth - segment.start])
+            parts.append([segment.facts[at] for at in range(depth - segment.start)])
             depth = segment.start
             segment = segment.parent
         return tuple(fact for part in reversed(parts) for fact in part)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind, Level, equal, refers_to
+from gateway.conversation.packed import PackedFacts
 from gateway.conversation.transcripts import SKIPPABLE, Fork, Known, Lineage, Match, Segment, Transcript, Walk
 
 # Places carried at once. More would mean many histories that differ only in what a level ignores; dropping one costs a full turn.
@@ -30,7 +31,7 @@ class Tree:
     __slots__ = ("items", "root")
 
     def __init__(self) -> None:
-        self.root = Segment(None, 0, (), 0, after_answer=False)
+        self.root = Segment(None, 0, PackedFacts(), 0, after_answer=False)
         self.items = 0
 
     def walk(
@@ -98,33 +99,35 @@ class Tree:
             segment, depth = shared
             at += 1
         if at < len(facts):
-            segment = self._branch(segment, depth, facts[at:], max(depth, answer))
+            segment = self._branch(segment, depth, PackedFacts(facts[at:]), max(depth, answer))
             depth = segment.end
         lineage = Lineage(response_id, chained.lineage if chained is not None else None)
         transcript = Transcript(response_id, segment, depth, fields, stored, lineage, now, asked=answer)
-        segment.ends.setdefault(depth, []).append(transcript)
+        segment.ends[depth] = (*segment.ends.get(depth, ()), transcript)
         return transcript
 
     def remove(self, transcript: Transcript) -> None:
         """Forget a transcript and every item that no other transcript needs."""
         segment = transcript.segment
-        ends = segment.ends[transcript.depth]
-        ends.remove(transcript)
-        if not ends:
+        left = tuple(each for each in segment.ends[transcript.depth] if each is not transcript)
+        if left:
+            segment.ends[transcript.depth] = left
+        else:
             del segment.ends[transcript.depth]
         while segment.parent is not None:
             needed = max((*segment.ends, *segment.branches), default=segment.start)
             self.items -= segment.end - needed
             if needed > segment.start:
-                segment.facts = segment.facts[: needed - segment.start]
+                if needed < segment.end:
+                    segment.facts = segment.facts.first(needed - segment.start)
                 return
             fork = segment.parent.branches[segment.start]
             fork.discard(segment)
-            if not fork.by_core:
+            if not fork:
                 del segment.parent.branches[segment.start]
             segment = segment.parent
 
-    def _branch(self, parent: Segment, depth: int, facts: tuple[ItemFacts, ...], answer: int) -> Segment:
+    def _branch(self, parent: Segment, depth: int, facts: PackedFacts, answer: int) -> Segment:
         segment = Segment(
             parent, depth, facts, answer, after_answer=parent.after_answer or depth > parent.answer
         )
@@ -141,14 +144,11 @@ def _only_step(place: _Place, item: ItemFacts, level: Level) -> _Place | None:
     segment, depth = place
     at = depth - segment.start
     facts = segment.facts
-    if at >= len(facts) or depth in segment.branches:
-        return None
-    held = facts[at]
-    if item is not held and not equal(item, held, level):
+    if at >= len(facts) or depth in segment.branches or not facts.answers_to(at, item, level):
         return None
     if (item.kind is Kind.EMPTY and level is not Level.EXACT) or depth + 1 in segment.branches:
         return None
-    if at + 1 < len(facts) and facts[at + 1].kind in _SKIPPED_AT[level]:
+    if at + 1 < len(facts) and facts.kind(at + 1) in _SKIPPED_AT[level]:
         return None
     return segment, depth + 1
 
@@ -159,20 +159,20 @@ def _places_for(item: ItemFacts, place: _Place) -> Iterator[_Place]:
     if depth < segment.end:
         yield segment, depth + 1
     if (fork := segment.branches.get(depth)) is not None:
-        for branch in reversed(fork.by_core.get(item.core, ())):
+        for branch in reversed(fork.with_core(item.core)):
             yield branch, depth + 1
         if item.kind is Kind.REFERENCE and item.identifier is not None:
-            for branch in reversed(fork.by_identifier.get(item.identifier, ())):
+            for branch in reversed(fork.with_identifier(item.identifier)):
                 yield branch, depth + 1
 
 
 def _skippable_places(place: _Place) -> Iterator[_Place]:
     """The places one item further on whose item some level lets a client leave out."""
     segment, depth = place
-    if depth < segment.end and segment.facts[depth - segment.start].kind in SKIPPABLE:
+    if depth < segment.end and segment.facts.kind(depth - segment.start) in SKIPPABLE:
         yield segment, depth + 1
     if (fork := segment.branches.get(depth)) is not None:
-        for branch in reversed(fork.skippable):
+        for branch in reversed(fork.skippable()):
             yield branch, depth + 1
 
 

@@ -169,12 +169,7 @@ def facts_without_ids(history):
 
 def tree_items(book):
     def count(segment: Segment) -> int:
-        return len(segment.facts) + sum(
-            count(child)
-            for fork in segment.branches.values()
-            for kids in fork.by_core.values()
-            for child in kids
-        )
+        return len(segment.facts) + sum(count(child) for fork in segment.branches.values() for child in fork)
 
     return sum(count(realm.tree.root) for realm in book._realms.values())
 
