@@ -11,6 +11,7 @@ import orjson
 
 from gateway.simulator.canonical import Item
 from gateway.simulator.context import Context, Digests
+from gateway.simulator.hosted import hosted_items
 from gateway.simulator.options import Options
 from gateway.simulator.values import Dice, odd_json, value_for
 
@@ -61,6 +62,9 @@ def compose(body: Mapping[str, Any], context: Context, options: Options) -> Answ
     if thinks if options.reasoning is None else options.reasoning:
         items.append(_reasoning(dice, encrypted=encrypted))
     phased = dice.below(4) > 0
+    if "hosted" in context.hints or context.after == "other":
+        times = context.hints.get("hosted", 0) if context.after == "user" else 0
+        items.extend(hosted_items(body, context, times, dice))
     offered = _offered(body)
     if offered and _wants_calls(body, context, options, dice):
         if dice.below(2):

@@ -22,7 +22,7 @@ from gateway.simulator.canonical import (
 )
 from gateway.simulator.refusal import Refusal
 
-_HINT = re.compile(r"\b(loop|words) (\d{1,6})\b")
+_HINT = re.compile(r"\b(loop|words|hosted) (\d{1,6})\b")
 Resolve = Callable[[str], Item | None]
 
 

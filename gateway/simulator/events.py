@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gateway.simulator import hosted
 from gateway.simulator.canonical import Item
 from gateway.simulator.options import Options
 
@@ -106,7 +107,7 @@ def response_events(
     for index, item in enumerate(ended["output"]):
         if options.keepalives:
             yield {"type": "keepalive"}
-        for event in _item_events(index, item):
+        for event in _item_events(index, item, begun["tools"]):
             if set_up or not event["type"].endswith(".added"):
                 yield event
         if options.notices:
@@ -118,7 +119,7 @@ def response_events(
     yield {"type": f"response.{ended['status']}", "response": closing}
 
 
-def _item_events(index: int, item: Item) -> Iterator[Event]:
+def _item_events(index: int, item: Item, tools: list[Any]) -> Iterator[Event]:
     kind = item.get("type")
     place = {"item_id": item.get("id"), "output_index": index}
     yield {"type": "response.output_item.added", "output_index": index, "item": _announced(item)}
@@ -154,12 +155,14 @@ def _item_events(index: int, item: Item) -> Iterator[Event]:
             for piece in _slices(text):
                 yield {"type": "response.custom_tool_call_input.delta", **place, "delta": piece}
             yield {"type": "response.custom_tool_call_input.done", **place, "input": text}
+        case str() if kind in hosted.PREFIXES:
+            yield from hosted.hosted_events(place, item, tools)
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
 def _announced(item: Item) -> Item:
     """An item as it is when it begins: nothing said yet, and encrypted content that is not the final one."""
-    begun = dict(item)
+    begun = hosted.announced(item) if item.get("type") in hosted.PREFIXES else dict(item)
     if "status" in begun:
         begun["status"] = "in_progress"
     for key, nothing in (("content", []), ("summary", []), ("arguments", ""), ("input", "")):

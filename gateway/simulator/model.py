@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gateway.simulator import hosted
 from gateway.simulator.answers import compose
 from gateway.simulator.canonical import Item
 from gateway.simulator.context import Context, Digests, digest_of, items_of
@@ -23,6 +24,7 @@ _PREFIXES = {
     "function_call": "fc",
     "custom_tool_call": "ctc",
     "compaction": "cmp",
+    **hosted.PREFIXES,
 }
 Remembered = Callable[[str], Held | None]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from gateway.simulator.hosted import REQUIRED
 from gateway.simulator.options import Options
 from gateway.simulator.refusal import Refusal
 
@@ -136,6 +137,10 @@ def _check_input(body: dict[str, Any]) -> None:
                 raise _missing(f"{place}.content")
         elif kind in ("function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output"):
             for name in ("call_id", "output") if kind.endswith("_output") else ("call_id", "name"):
+                if item.get(name) is None:
+                    raise _missing(f"{place}.{name}")
+        elif kind in REQUIRED:
+            for name in REQUIRED[kind]:
                 if item.get(name) is None:
                     raise _missing(f"{place}.{name}")
         elif kind == "item_reference" and not isinstance(item.get("id"), str):
