@@ -154,6 +154,10 @@ class Settings:
         0.0,
         "Seconds after SIGTERM in which new requests are still served; for a sidecar whose application ends later.",
     )
+    traces: bool = _setting(
+        False,
+        "Export an OpenTelemetry span per turn, to where OTEL_EXPORTER_OTLP_ENDPOINT says; needs upwire[otel].",
+    )
     log_level: str = _setting(
         "info", "Lowest level that is logged.", ("debug", "info", "warning", "error"), reload=True
     )

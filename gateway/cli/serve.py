@@ -27,6 +27,7 @@ def command(config: str | None, **given: Any) -> int:
 
     # The other commands need neither aiohttp nor structlog.
     from gateway import log, server  # noqa: PLC0415
+    from gateway.traces import NoTraces  # noqa: PLC0415
     from gateway.upstream.key import KeyUnusable  # noqa: PLC0415
     from gateway.upstream.route import NoRoute  # noqa: PLC0415
 
@@ -42,7 +43,7 @@ def command(config: str | None, **given: Any) -> int:
         return asyncio.run(
             server.serve(settings, token=token, ready=ready, again=lambda: read(config, given).settings)
         )
-    except (server.CannotListen, NoRoute, KeyUnusable) as error:
+    except (server.CannotListen, NoRoute, KeyUnusable, NoTraces) as error:
         raise click.ClickException(str(error)) from None
 
 

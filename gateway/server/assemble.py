@@ -35,7 +35,7 @@ SHUTDOWN = 1.0
 
 
 def assemble(settings: Settings, *, token: str | None) -> Gateway:
-    """A gateway that is not listening yet; needs a running event loop. Raises NoRoute and KeyUnusable.
+    """A gateway that is not listening yet; needs a running event loop. Raises NoRoute, KeyUnusable and NoTraces.
 
     ``token`` is what clients must present in ``x-upwire-token``, or None where none is asked for.
     """
@@ -70,6 +70,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         await pool.close()
         await plain.close()
         await tasks.close()
+        await observed.close()
 
     # Where no token is asked for, a header of that name tells nobody apart. A client's key that goes no further still does.
     ours = [*([TOKEN_HEADER] if token is not None else []), *(sorted(CLIENT_KEYS) if key is not None else [])]

@@ -11,6 +11,7 @@ from gateway.admin import Feed, Metrics
 from gateway.settings import Settings
 from gateway.stats import Stats, TurnRecord
 from gateway.store import Store
+from gateway.traces import open_traces
 from gateway.turn.driver import TurnDriver
 from gateway.upstream.socket_pool import SocketPool
 from gateway.upstream.urls import without_secrets
@@ -34,13 +35,15 @@ class Observed(Stats):
 
 
 class Observation:
-    """The statistics of one gateway, in every form in which they are asked for."""
+    """The statistics of one gateway, in every form in which they are asked for. Raises NoTraces."""
 
-    def __init__(self, settings: Settings, *also: Callable[[TurnRecord], None]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._began = monotonic()
         self.feed = Feed()
-        self.stats = Observed(log.turn_line, lambda record: self.feed.add(record, time()), *also)
+        self._traces = open_traces(settings.upstream) if settings.traces else None
+        others = () if self._traces is None else (self._traces.turn,)
+        self.stats = Observed(log.turn_line, lambda record: self.feed.add(record, time()), *others)
         self._snapshot: Callable[[], dict[str, Any]] | None = None
         self.metrics = Metrics(self.stats, self.snapshot)
 
@@ -77,6 +80,12 @@ class Observation:
     async def end(self, _app: object) -> None:
         """Let those who watch go; they would keep the process waiting."""
         self.feed.close()
+
+    async def close(self) -> None:
+        """Send the last spans; may be called twice."""
+        traces, self._traces = self._traces, None
+        if traces is not None:
+            await traces.close()
 
     def snapshot(self) -> dict[str, Any]:
         """The value of ``/stats``; ``of`` comes first."""
