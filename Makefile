@@ -10,7 +10,7 @@ OPS := .venv-ops
 FRESH := .venv-fresh
 PYTHONS ?= 3.12 3.13 3.14
 
-.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws check ops release sbom audit lock clean
+.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws check docs ops release sbom audit lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12")'
@@ -110,6 +110,10 @@ audit: ops
 		|| { cat dist/audit.txt; exit 1; }
 	@echo "audit: $$(grep -c == deploy/requirements.lock) packages, of which" \
 		"$$(grep -c 'could not be audited' dist/audit.txt || true) could not be audited here; see dist/audit.txt"
+
+# What is made from the code: docs/reference.md and config/upwire.toml. Tests hold both to it.
+docs: setup
+	$(BIN)/python -m tests.documents.reference
 
 # All locked versions anew; what runs in an image or checks a release has the versions of the development environment.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header

@@ -10,7 +10,7 @@ SAMPLE = Path(__file__).parents[2] / "config" / "upwire.toml"
 
 
 def test_the_sample_is_what_the_command_prints():
-    """After a change of settings: ``upwire config > config/upwire.toml``, with nothing configured."""
+    """After a change of settings: ``make docs``."""
     assert SAMPLE.read_text() == as_toml(load({}, {}))
 
 
