@@ -266,14 +266,16 @@ class Turn:
     def _settle(self, lease: Lease) -> None:
         """The response has ended: remember it, give the socket back, and only then let the client see the end."""
         exchange, standing, ending = self._exchange, self._standing, self._exchange.ending
-        self._lease = None
         if exchange.missing_setup:
             self._driver.lacks_setup()
         if ending is None or standing is None:
+            self._lease = None
             lease.release(tip=None, stored=False, reusable=False)
             return
         if exchange.may_commit:
+            # Should this ever fail, the end of the turn still closes the socket, which would otherwise be busy for ever.
             standing.remember(ending, self._match)
+        self._lease = None
         lease.release(
             tip=ending.response_id if exchange.may_commit else None,
             stored=standing.request.store,
