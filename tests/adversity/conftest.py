@@ -26,6 +26,8 @@ async def quiet():
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unhandled.append(context))
     heard = _Heard()
     logging.getLogger().addHandler(heard)
+    # What was there before the test need not be looked through for what it left.
+    gc.freeze()
     try:
         with structlog.testing.capture_logs() as lines:
             yield lines
@@ -33,6 +35,7 @@ async def quiet():
             gc.collect()
             await asyncio.sleep(0)
     finally:
+        gc.unfreeze()
         logging.getLogger().removeHandler(heard)
     assert not unhandled
     assert not heard.records

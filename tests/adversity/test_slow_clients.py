@@ -46,8 +46,8 @@ async def test_a_client_that_does_not_read_is_dropped_at_the_limit_of_bytes():
 
 async def test_a_client_that_reads_nothing_does_not_stop_the_socket_from_being_read():
     """While a client is stuck below the limit, its socket still answers the upstream's pings, so it is not closed for it."""
-    async with rig({"ping_interval": 0.05}, max_waiting=100 * MB) as run:
-        run.simulator.faults.add(Fault(actions=(*(PIECE,) * 30, f.Silence(0.5)), at=f.CREATED))
+    async with rig({"ping_interval": 0.3}, max_waiting=100 * MB) as run:
+        run.simulator.faults.add(Fault(actions=(*(PIECE,) * 30, f.Silence(0.9)), at=f.CREATED))
         async with calling(run.gateway, body([user("one")])) as caller:
             await run.simulator.until(
                 lambda journal: [c for c in journal.creates() if c.outcome == "completed"]
