@@ -100,12 +100,17 @@ class UpstreamSocket(ClientConnection):
         inbox.begin()
         self.protocol.send_text(frame)
         self.send_data()
+        # Seen before the ping: a frame that has left may already be answered, and its connection reset, when the ping is
+        # written, and a ping that fails must not make it look as if the frame had never left.
+        broken = self._closing()
+        if self._inner is None and not self.paused:
+            inbox.flushed = not broken
         # The ping shows two things: that the upstream still lives after the frame, and, on TLS, when the transport below
         # has written the frame, because only then does it take the ping from the TLS layer.
         inbox.ping = self._alive.ping()
         self._alive.frame_written()
         if not self.paused:
-            inbox.flushed = not self._closing()
+            inbox.flushed = not broken
 
     def ask_for_pong(self) -> None:
         """Send a ping alone, whose pong the attached inbox learns of."""

@@ -14,6 +14,7 @@ from socket_peer import FAST, SLOW, done, pool_of, target
 from gateway.pool import Want
 from gateway.upstream.inbox import SocketLost
 from gateway.upstream.lease import Lease
+from gateway.upstream.socket import UpstreamSocket
 
 MB = 1024 * 1024
 
@@ -70,6 +71,23 @@ async def test_how_the_upstream_ends_a_silent_turn(ending, reason: str, code: in
         assert (counts["open"], counts["busy"]) == (0, 0)
         lease.release(tip="r1", stored=False, reusable=True)
         assert sum(counts["closed"].values()) == 1
+
+
+async def test_a_connection_that_is_gone_right_behind_the_frame_took_the_frame(monkeypatch) -> None:
+    """An upstream may answer and reset before our ping is written: then the frame has left all the same, and may have run."""
+    taken: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def script(raw: RawSocket) -> None:
+        taken.set_result(await raw.text())
+
+    monkeypatch.setattr(UpstreamSocket, "_send_ping", lambda self, _payload: self.transport.abort())
+    async with raw_peer(script) as url, pool_of() as pool:
+        lease = await pool.acquire(target(url), [])
+        async with asyncio.timeout(2):
+            loss = await lost(lease, b'{"a":1}')
+            assert await taken == b'{"a":1}'
+        assert (loss.flushed, loss.answered) == (True, False)
+        lease.release(tip=None, stored=False, reusable=False)
 
 
 async def test_frames_before_the_end_are_delivered_first() -> None:
