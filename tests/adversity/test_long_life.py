@@ -235,8 +235,8 @@ def _transcripts():
 @pytest.mark.timeout(400)
 async def test_ten_thousand_turns_leave_nothing_behind(tmp_path):
     """Sockets, files, memory and gauges are at the end of a thousand conversations of ten turns where they were."""
-    limits = {"sockets-per-identity": 32, "conversations": 200, "socket-idle": 2, "socket-wait": 20}
-    settings = ["--profile=openai", *(f"--{name}={value}" for name, value in limits.items())]
+    limits = {"sockets-per-identity": 128, "conversations": 200, "socket-idle": 2, "socket-wait": 20}
+    settings = [f"--{name}={value}" for name, value in limits.items()]
     async with (
         command(tmp_path / "upstream.log", "simulate") as upstream,
         command(tmp_path / "gateway.log", "serve", "--upstream", upstream.url, *settings) as gateway,
