@@ -88,8 +88,12 @@ def toml(value: Any) -> str:
 
 def shown(value: Any) -> Any:
     """A value without what may be a secret: the query, user and password of a URL."""
-    if not isinstance(value, str) or "://" not in value:
+    if not isinstance(value, str):
         return value
+    if "://" not in value:
+        # A proxy may be written without its scheme.
+        _, at, host = value.rpartition("@")
+        return f"{HIDDEN}@{host}" if at and not value.startswith(("/", ".")) else value
     try:
         parts = urlsplit(value)
     except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -198,4 +199,6 @@ def _bound_kernel_buffer(opened: UpstreamSocket) -> None:
     raw = opened.transport.get_extra_info("socket")
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if raw is not None and option is not None:
-        raw.setsockopt(socket.IPPROTO_TCP, option, _UNSENT_LIMIT)
+        # A connection that is already closed again is reported when its owner starts it.
+        with contextlib.suppress(OSError):
+            raw.setsockopt(socket.IPPROTO_TCP, option, _UNSENT_LIMIT)
