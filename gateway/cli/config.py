@@ -92,8 +92,8 @@ def shown(value: Any) -> Any:
         return value
     if "://" not in value:
         # A proxy may be written without its scheme.
-        _, at, host = value.rpartition("@")
-        return f"{HIDDEN}@{host}" if at and not value.startswith(("/", ".")) else value
+        _, at, place = value.rpartition("@")
+        return f"{HIDDEN}@{place}" if at and not value.startswith(("/", ".")) else value
     try:
         parts = urlsplit(value)
     except ValueError:
