@@ -13,12 +13,12 @@ from functools import partial
 
 import xxhash
 
-from gateway.conversation.beginnings import Beginnings
+from gateway.conversation.beginnings import Beginnings, Scan
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind
 from gateway.conversation.plan import Plan, Rules, plan
 from gateway.conversation.request import Request, Spelling
-from gateway.conversation.transcripts import Known, Lineage, Transcript, Walk
+from gateway.conversation.transcripts import Lineage, Transcript, Walk
 from gateway.conversation.tree import Tree
 
 _MOST_FIELDS = 256
@@ -69,10 +69,10 @@ class Store:
         """Items kept, each shared one counted once."""
         return self._items
 
-    def beginning(self, identity: bytes, text: memoryview, hasher: xxhash.xxh3_128) -> Known | None:
-        """The longest known beginning of the raw items ``text``, which ``hasher`` (fresh) is used to digest."""
+    def scan(self, identity: bytes, hasher: xxhash.xxh3_128) -> Scan | None:
+        """A look for a known beginning of raw items of this identity, digested by ``hasher`` (fresh); None if nothing is known."""
         realm = self._realms.get(identity)
-        return realm.beginnings.find(text, hasher) if realm is not None else None
+        return realm.beginnings.scan(hasher) if realm is not None else None
 
     @property
     def size(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import xxhash
 
@@ -34,25 +35,50 @@ class Beginnings:
         if (digest := self._by_transcript.get(response_id)) is not None:
             self._drop(digest)
 
-    def find(self, text: memoryview, hasher: xxhash.xxh3_128) -> Known | None:
-        """The longest remembered beginning of ``text`` that a comma follows."""
-        best: Known | None = None
-        at = 0
-        for length in sorted({spelling.length for spelling, _ in self._spelled.values()}):
-            if length >= len(text) or length == 0:
-                continue
-            hasher.update(text[at:length])
-            at = length
-            spelling, transcript = self._spelled.get(hasher.digest(), (None, None))
-            if (
-                spelling is not None
-                and transcript is not None
-                and spelling.length == length
-                and text[length] == _COMMA
-            ):
-                best = Known(transcript, length, spelling.items, hasher.copy())
-        return best
+    def scan(self, hasher: xxhash.xxh3_128) -> Scan:
+        """A look for the longest remembered beginning of a text that comes piece by piece; ``hasher`` is fresh."""
+        return Scan(self._spelled, hasher)
 
     def _drop(self, digest: bytes) -> None:
         if (found := self._spelled.pop(digest, None)) is not None:
             self._by_transcript.pop(found[1].response_id, None)
+
+
+class Scan:
+    """Compares a text with what is remembered of others, at every length at which one of them ended."""
+
+    __slots__ = ("_at", "_hasher", "_lengths", "_met", "_spelled")
+
+    def __init__(self, spelled: Mapping[bytes, tuple[Spelling, Transcript]], hasher: xxhash.xxh3_128) -> None:
+        self._spelled = spelled
+        self._hasher = hasher
+        self._lengths = sorted(
+            {spelling.length for spelling, _ in spelled.values() if spelling.length}, reverse=True
+        )
+        self._at = 0
+        self._met: tuple[bytes, xxhash.xxh3_128] | None = None
+
+    def feed(self, piece: memoryview) -> None:
+        """The next bytes of the text; what follows the longest length is not looked at."""
+        begins, ends = self._at, self._at + len(piece)
+        # The byte behind a beginning decides as well, so a beginning that ends with the piece has to wait for the next.
+        while self._lengths and self._lengths[-1] < ends:
+            length = self._lengths.pop()
+            self._hasher.update(piece[self._at - begins : length - begins])
+            self._at = length
+            digest = self._hasher.digest()
+            if piece[length - begins] == _COMMA and digest in self._spelled:
+                self._met = (digest, self._hasher.copy())
+        if self._lengths:
+            self._hasher.update(piece[self._at - begins :])
+            self._at = ends
+
+    def found(self) -> Known | None:
+        """The longest beginning that a comma follows, if it is still remembered."""
+        if self._met is None:
+            return None
+        digest, hasher = self._met
+        spelling, transcript = self._spelled.get(digest, (None, None))
+        if spelling is None or transcript is None:
+            return None
+        return Known(transcript, spelling.length, spelling.items, hasher.copy())

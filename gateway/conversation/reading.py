@@ -8,8 +8,9 @@ its canonical form. What tiers 1 and 2 take for granted was read strictly when i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from gateway.conversation.arriving import NAME, OPENINGS, Body
 from gateway.conversation.digests import Digester
 from gateway.conversation.familiar import Familiar
 from gateway.conversation.fields import FieldReader
@@ -18,11 +19,8 @@ from gateway.conversation.request import NotUpgradable, Request, Spelling, refus
 from gateway.conversation.transcripts import Known
 from gateway.protocol.raw import Member, NotSliceable, split_around, split_array, split_object
 
-_NAME = b'"input":'
-_SPELLINGS = ((b"[", b'},{"'), (b" [", b'}, {"'))
-"""What usually follows the name, and how one of the input's items then ends and the next begins."""
-
-Lookup = Callable[[memoryview], Known | None]
+_BORDERS = (b'},{"', b'}, {"')
+"""How one of the input's items ends and the next begins, in the spelling of each of ``OPENINGS``."""
 
 
 class Reader:
@@ -33,20 +31,21 @@ class Reader:
         self._familiar = Familiar(digester)
         self._fields = FieldReader(digester)
 
-    def read(self, body: bytes, lookup: Lookup | None = None) -> Request | NotUpgradable:
+    def read(self, body: Body | bytes) -> Request | NotUpgradable:
         """Read a decoded request body. Never fails: what cannot be read strictly goes over plain HTTP, byte for byte.
 
-        ``lookup`` is given the text behind the bracket that opens the input, and finds what is known of its beginning; the
-        request then holds only the items behind it (see ``Request.after``).
+        Of one with a known beginning the request holds only the items behind it (see ``Request.after``); a body given as
+        bytes is read in full.
         """
-        start, border = _input_start(body)
         try:
-            if start is not None:
-                known = lookup(memoryview(body)[start + 1 :]) if lookup is not None else None
-                if known is not None and (recognised := self._tail(body, start, known)) is not None:
+            if isinstance(body, Body):
+                found = body.known()
+                if found is not None and (recognised := self._tail(body, *found)) is not None:
                     return recognised
-                if (sliced := self._sliced(body, start, border)) is not None:
-                    return sliced
+                body = body.whole()
+            start, border = _input_start(body)
+            if start is not None and (sliced := self._sliced(body, start, border)) is not None:
+                return sliced
             return self._plainly(body)
         except (UnicodeDecodeError, NotSliceable, Unreadable):
             return NotUpgradable("body")
@@ -55,9 +54,9 @@ class Reader:
         """The facts of an item that was sliced out of a larger JSON text; raises Unreadable for what is not UTF-8."""
         return self._familiar.facts(item)
 
-    def _tail(self, body: bytes, start: int, known: Known) -> Request | None:
+    def _tail(self, body: Body, start: int, known: Known) -> Request | None:
         """Tier 1: what a shortened body says, with the known items and the comma behind them cut out."""
-        short = body[: start + 1] + body[start + 2 + known.length :]
+        short = body.without(start + 1, start + 2 + known.length)
         try:
             members = split_around(short, "input", start)
         except NotSliceable:
@@ -67,7 +66,8 @@ class Reader:
         _check_around(short, start, len(text))
         items = split_array(text)
         length = known.length + 1 + len(text) - 2
-        known.hasher.update(memoryview(body)[start + 1 + known.length : start + 1 + length])
+        known.hasher.update(b",")
+        known.hasher.update(text[1:-1])
         spelling = Spelling(length, known.hasher.digest(), known.items + len(items))
         request = self._request(members, items, spelling, known)
         return request if isinstance(request, Request) and items else None
@@ -139,9 +139,9 @@ def _input_start(body: bytes) -> tuple[int | None, bytes]:
 
     To be checked by who uses it.
     """
-    behind = body.find(_NAME) + len(_NAME)
-    for opening, border in _SPELLINGS:
-        if behind >= len(_NAME) and body.startswith(opening, behind):
+    behind = body.find(NAME) + len(NAME)
+    for opening, border in zip(OPENINGS, _BORDERS, strict=True):
+        if behind >= len(NAME) and body.startswith(opening, behind):
             return behind + len(opening) - 1, border
     return None, b""
 

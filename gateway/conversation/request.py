@@ -71,13 +71,14 @@ def refusal_of(values: dict[str, bytes | memoryview]) -> str | None:
         if values.get(name, b"null") != b"null":
             return name
     for name in ("stream", "background", "store"):
-        if values.get(name, b"null") not in {b"null", b"true", b"false"}:
+        if bytes(values.get(name, b"null")) not in {b"null", b"true", b"false"}:
             return name
     if values.get("background") == b"true":
         return "background"
     if "stream_options" in values and values["stream_options"] != b"null" and values.get("stream") != b"true":
         return "stream_options"
-    if values.get("input", b"")[:1] not in {b'"', b"["}:
+    # As bytes: to hash a part of a view takes a hash of all that it is a view of.
+    if bytes(values.get("input", b"")[:1]) not in {b'"', b"["}:
         return "input"
     if values.get("previous_response_id", b"null") != b"null" and not text_of(values["previous_response_id"]):
         return "previous_response_id"

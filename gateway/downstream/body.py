@@ -40,7 +40,14 @@ _MAX_MEMBERS = 4096
 
 
 async def read_body(request: web.Request, *, max_decoded: int) -> bytes:
-    """The whole body of ``request``, decoded; ``max_decoded`` in bytes.
+    """The whole body of ``request``, decoded; see ``take_body``."""
+    parts: list[bytes] = []
+    await take_body(request, parts.append, max_decoded=max_decoded)
+    return b"".join(parts)
+
+
+async def take_body(request: web.Request, take: Callable[[bytes], None], *, max_decoded: int) -> None:
+    """Give the body of ``request``, decoded, to ``take`` piece by piece as it arrives; ``max_decoded`` in bytes.
 
     Raises BadRequest: 413 over the cap (at once if the length says so, and never having read much more), 415 for an unknown content
     coding, 400 for a body that is cut, corrupt, has bytes behind its end, or is not framed as HTTP.
@@ -49,8 +56,7 @@ async def read_body(request: web.Request, *, max_decoded: int) -> bytes:
     if (request.content_length or 0) > max_decoded:
         raise _too_large()
     if not request.body_exists:
-        return b""
-    parts: list[bytes] = []
+        return
     came = decoded = worked = 0
     async for chunk in body_chunks(request):
         came += len(chunk)
@@ -62,12 +68,11 @@ async def read_body(request: web.Request, *, max_decoded: int) -> bytes:
             if decoded > max_decoded or worked > max(MODEST, came * RATIO) * max(len(stages), 1):
                 raise _too_large()
             if piece:
-                parts.append(piece)
+                take(piece)
             if stages:
                 await asyncio.sleep(0)
     if not all(stage.complete for stage in stages):
         raise BadRequest("The compressed request body ends too early.", code="invalid_body")
-    return b"".join(parts)
 
 
 async def body_chunks(request: web.Request) -> AsyncIterator[bytes]:

@@ -16,25 +16,23 @@ from gateway.turn.turn import Turn
 
 def responder(
     driver: TurnDriver,
-    read: Callable[[web.Request], Awaitable[bytes]],
+    read: Callable[[web.Request, Callable[[bytes], None]], Awaitable[None]],
     token: Callable[[web.Request], str | None],
     received: Callable[[web.Request], Headers],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The handler.
 
-    ``read`` gives a request's decoded body, ``token`` what it presented to the gateway itself, if anything is asked for, and
-    ``received`` its headers for the upstream.
+    ``read`` feeds a request's decoded body to what it is given. ``token`` gives what it presented to the gateway itself, if
+    anything is asked for, and ``received`` its headers for the upstream.
     """
 
     async def respond(request: web.Request) -> web.StreamResponse:
         driver.admit()
-        body = await read(request)
+        headers, presented = received(request), token(request)
+        body = driver.body(headers, presented, request.raw_path.partition("?")[2])
+        await read(request, body.feed)
         call = Call(
-            target=request.raw_path,
-            headers=received(request),
-            body=body,
-            token=token(request),
-            received=driver.clock(),
+            target=request.raw_path, headers=headers, body=body, token=presented, received=driver.clock()
         )
         async with driver.turn(call) as turn:
             match await turn.open():

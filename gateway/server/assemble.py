@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from time import monotonic
 
 from aiohttp import web
@@ -11,7 +12,7 @@ from aiohttp import web
 from gateway import log
 from gateway.admin import admin_routes
 from gateway.downstream.app import GUARD, build_app, build_runner
-from gateway.downstream.body import read_body
+from gateway.downstream.body import take_body
 from gateway.downstream.responses import responder
 from gateway.pool import PoolLimits
 from gateway.server.lifecycle import Gateway, Requests
@@ -82,8 +83,8 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         headers = header_pairs(request.raw_headers)
         return headers if key is None else with_key(headers, key.current())
 
-    async def read(request: web.Request) -> bytes:
-        return await read_body(request, max_decoded=settings.max_body)
+    async def read(request: web.Request, take: Callable[[bytes], None]) -> None:
+        await take_body(request, take, max_decoded=settings.max_body)
 
     def identify(request: web.Request) -> bytes:
         query = request.raw_path.partition("?")[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gateway.conversation.arriving import Body
 from gateway.upstream.plain import PlainResponse
 
 Headers = tuple[tuple[str, str], ...]
@@ -22,7 +23,7 @@ class Call:
 
     target: str
     headers: Headers
-    body: bytes
+    body: Body
     token: str | None
     received: float
 

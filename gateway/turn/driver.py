@@ -11,13 +11,14 @@ from typing import Any, Protocol
 
 import structlog
 
+from gateway.conversation.arriving import Body
 from gateway.conversation.digests import Digester
 from gateway.conversation.items import Level
 from gateway.conversation.plan import Plan, Rules
 from gateway.conversation.reading import Reader
 from gateway.conversation.reasons import Reason
 from gateway.conversation.request import NotUpgradable, Request
-from gateway.conversation.transcripts import Known, Transcript
+from gateway.conversation.transcripts import Transcript
 from gateway.errors import Unavailable
 from gateway.settings import Settings
 from gateway.stats import TurnRecord, field_label
@@ -122,12 +123,12 @@ class TurnDriver:
     def turn(self, call: Call) -> Turn:
         """A turn for this call, to be entered with ``async with``. Raises Unavailable beyond the limit of turns at once."""
         self.admit()
-        identity = self.identity(call.headers, call.token, call.query)
+        return Turn(self, call, call.body.owner, self.reader.read(call.body))
 
-        def known(text: memoryview) -> Known | None:
-            return self.store.beginning(identity, text, self._digester.running())
-
-        return Turn(self, call, identity, self.reader.read(call.body, known))
+    def body(self, headers: Headers, token: str | None, query: str) -> Body:
+        """An empty body for a call with these headers, to be fed as it arrives."""
+        identity = self.identity(headers, token, query)
+        return Body(identity, self.store.scan(identity, self._digester.running()))
 
     def identity(self, headers: Headers, token: str | None, query: str) -> bytes:
         """Whose request this is: sockets and conversations of one identity are never used for another.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.conversation.arriving import Body
 from gateway.conversation.items import Unreadable
 from gateway.conversation.plan import Plan
 from gateway.conversation.request import Request
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class Standing:
     """One request of one identity, planned when it is made. ``body`` is what it was read from."""
 
-    def __init__(self, driver: TurnDriver, identity: bytes, request: Request, body: bytes) -> None:
+    def __init__(self, driver: TurnDriver, identity: bytes, request: Request, body: Body) -> None:
         self._driver = driver
         self._identity = identity
         self._body = body
@@ -100,7 +101,7 @@ class Standing:
     def _widen(self) -> None:
         """Read the items that were recognised without being read."""
         if self.request.after is not None:
-            whole = self._driver.reader.read(self._body)
+            whole = self._driver.reader.read(self._body.whole())
             assert isinstance(whole, Request)  # noqa: S101 (its beginning was read when it was first seen, its end just now)
             self.request = whole
 

@@ -355,7 +355,7 @@ class Turn:
         url = http_url(self._driver.upstream, call.target)
         headers = upstream_headers(call.headers, body_length=len(call.body))
         response: PlainResponse = await self._stack.enter_async_context(
-            self._driver.plain.request("POST", url, headers, call.body)
+            self._driver.plain.request("POST", url, headers, call.body.whole())
         )
         self.account.event()
         self.account.status = response.status

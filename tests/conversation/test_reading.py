@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.conversation.arriving import Body
 from gateway.conversation.items import Level
 from gateway.conversation.plan import Rules
 from gateway.conversation.reading import Reader
@@ -36,7 +37,14 @@ class Gateway:
         self.count = 0
 
     def read(self, body):
-        return self.reader.read(body, lambda text: self.store.beginning(ME, text, DIGESTER.running()))
+        """Read a body that arrives in pieces of uneven sizes."""
+        arriving = Body(ME, self.store.scan(ME, DIGESTER.running()))
+        at, size = 0, 1
+        while at < len(body):
+            arriving.feed(body[at : at + size])
+            at, size = at + size, size * 3 % 101
+        assert len(arriving) == len(body)
+        return self.reader.read(arriving)
 
     def answer(self, body, answer):
         """Take a turn to its end: plan it, and remember the response on what it continues."""
@@ -122,8 +130,10 @@ def test_another_identity_recognises_nothing():
     gateway.answer(compact({"model": "m", "input": [user("one")]}), [said("a")])
     text = compact([user("one"), said("a"), user("two")])[1:-1]
 
-    assert gateway.store.beginning(ME, memoryview(text), DIGESTER.running()) is not None
-    assert gateway.store.beginning(b"other", memoryview(text), DIGESTER.running()) is None
+    scan = gateway.store.scan(ME, DIGESTER.running())
+    scan.feed(memoryview(text))
+    assert scan.found() is not None
+    assert gateway.store.scan(b"other", DIGESTER.running()) is None
 
 
 def test_a_forgotten_response_is_no_beginning_any_more():
@@ -136,6 +146,40 @@ def test_a_forgotten_response_is_no_beginning_any_more():
     assert isinstance(request, Request)
     assert request.skipped == 0
     assert gateway.store.plan(ME, request, RULES).parents == ()
+
+
+@pytest.mark.parametrize("opening", [b'"input":[', b'"input": ['])
+def test_a_beginning_is_found_wherever_the_body_is_cut(opening):
+    """Whatever two pieces a body arrives in, what is known of it is found, and it is whole again."""
+    gateway, items = Gateway(), [user("one"), said("a"), user("two")]
+    known, rest = compact([items[0]])[1:-1], compact(items)[1 + len(compact([items[0]])) - 2 :]
+    body = b'{"model":"m",' + opening + known + rest + b',"store":false}'
+    gateway.answer(b'{"model":"m",' + opening + known + b"]}", [said("a")])
+    start = body.index(b"[")
+    for cut in range(len(body)):
+        arriving = Body(ME, gateway.store.scan(ME, DIGESTER.running()))
+        arriving.feed(body[:cut])
+        arriving.feed(body[cut:])
+        found = arriving.known()
+        assert found is not None
+        assert (found[0], found[1].length) == (start, len(known))
+        assert arriving.without(start + 1, start + 1 + len(known)) == body.replace(known, b"", 1)
+        assert arriving.whole() == body
+
+
+def test_a_beginning_that_is_forgotten_while_the_body_arrives_is_none():
+    """What was recognised in the first piece may be gone when the last one comes; the body is then read in full."""
+    gateway, history = Gateway(), [user("one"), said("a"), user("two")]
+    gateway.answer(compact({"model": "m", "input": history[:1]}), [said("a")])
+    body = compact({"model": "m", "input": history})
+    arriving = Body(ME, gateway.store.scan(ME, DIGESTER.running()))
+    arriving.feed(body[:-10])
+    assert arriving.known() is not None
+    gateway.store.delete(ME, "r1")
+    arriving.feed(body[-10:])
+
+    assert arriving.known() is None
+    assert gateway.reader.read(arriving).skipped == 0
 
 
 texts = st.sampled_from(["a", "b", "ü\n", '"', "\u2028"])
