@@ -118,7 +118,7 @@ function sum(s) {
     ["running now", count(t.in_flight), `${count(s.connections.busy)} of ${count(s.connections.open)} sockets busy`],
     ["failed", count(t.failed), `${count(t.cancelled)} cancelled by clients`],
     ["added by the gateway", ms(added.p50), `p95 ${ms(added.p95)}`],
-    ["conversations", count(s.conversations.known), `${bytes(s.conversations.bytes ?? 0)} of memory, no content`],
+    ["conversations", count(s.conversations.known), `${bytes(s.conversations.bytes ?? 0)} of memory`],
   ];
   $("sum").replaceChildren(...tiles.map(([name, value, more]) => el("div", {}, el("dt", {}, name), el("dd", {}, value, el("small", {}, more)))));
 }
@@ -172,8 +172,8 @@ function upstream(s) {
     ["mode, match", u.mode === "http" ? "http: nothing is upgraded" : `${u.mode}, ${u.match}`],
     ["WebSocket", el("span", {class: u.websocket === "works" ? "good" : u.websocket === "refused" ? "bad" : null}, socket)],
     ["dials refused", ranked(s.connections.refused).map(([name, n]) => `${name} ${count(n)}`).join(", ") || "none"],
-    ["socket age limit", `${span(u.socket_age_seconds ?? 0)}${u.socket_age_learned ? ", learned" : ", configured"}`],
-    ["frame limit", `${bytes(u.frame_limit_bytes ?? 0)}${u.frame_limit_learned ? ", learned" : ", configured"}`],
+    ["socket age limit", `${span(u.socket_age_seconds ?? 0)}${u.socket_age_learned ? ", learned" : ""}`],
+    ["frame limit", `${bytes(u.frame_limit_bytes ?? 0)}${u.frame_limit_learned ? ", learned" : ""}`],
   ];
   if (u.streams_over_http_seconds) rows.push(["streams", `over plain HTTP for ${span(u.streams_over_http_seconds)} more: its events on sockets were incomplete`]);
   if (u.nothing_chained_seconds) rows.push(["deltas", `none for ${span(u.nothing_chained_seconds)} more: it ignored a parent`]);
