@@ -35,6 +35,7 @@ class Simulator:
         self.options = options or Options()
         self._upstream = Upstream(self.options, script)
         self._runner: web.AppRunner | None = None
+        self._listener: socket.socket | None = None
         self._sockets: set[SocketConnection] = set()
         self._sessions: set[asyncio.Task[None]] = set()
         self._failures: list[BaseException] = []
@@ -73,10 +74,16 @@ class Simulator:
         )
         await self._runner.setup()
         await web.SockSite(self._runner, listener).start()
+        self._listener = listener
         self.host, self.port = listener.getsockname()[:2]
 
     async def stop(self) -> None:
-        """Cut all connections and stop listening."""
+        """Stop listening and cut all connections."""
+        if self._listener is not None:
+            # The loop loses connections that it has just accepted when their listener is closed: let it finish with them first.
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener = None
+            await asyncio.sleep(0)
         for session in self._sessions:
             session.cancel()
         await asyncio.gather(*self._sessions, return_exceptions=True)
