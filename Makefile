@@ -10,7 +10,7 @@ OPS := .venv-ops
 FRESH := .venv-fresh
 PYTHONS ?= 3.12 3.13 3.14
 
-.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws check docs ops release sbom audit lock clean
+.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws chaos check docs ops release sbom audit lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12")'
@@ -64,6 +64,11 @@ test-deploy: setup
 # The laws with many more examples than in make test; takes minutes.
 test-laws: setup
 	UPWIRE_LAW_EXAMPLES=20000 $(PYTEST) --timeout=0 tests/laws
+
+# A long storm: everything that can fail does, at once, and every turn is judged. SEED=n repeats one.
+TURNS ?= 2000
+chaos: setup
+	$(BIN)/python -m tests.storm --turns $(TURNS) $(if $(SEED),--seed $(SEED))
 
 check: setup
 	$(BIN)/ruff format --check gateway tests
