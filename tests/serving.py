@@ -23,8 +23,13 @@ class Process:
         self.url = self.lines[1].removeprefix("listening on ")
 
     async def ended(self, within):
-        """Exit code, and all that was printed since."""
-        out, err = await asyncio.wait_for(self.child.communicate(), within)
+        """Exit code, and all that was printed since; a process that does not end in time is killed."""
+        try:
+            out, err = await asyncio.wait_for(self.child.communicate(), within)
+        except TimeoutError:
+            self.child.kill()
+            await self.child.communicate()
+            raise
         return self.child.returncode, out.decode(), err.decode()
 
 

@@ -1,6 +1,7 @@
 """The final object: what the terminal event lacks or contradicts, and the failure event of a broken stream."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -199,7 +200,9 @@ def test_items_nested_too_deeply_to_compare_are_kept():
     one.feed(b'{"type":"response.created","response":{"id":"r1"}}')
     one.feed(b'{"type":"response.output_item.done","output_index":0,"item":{"id":"a","v":' + text + b"}}")
     one.feed(b'{"type":"response.completed","response":{"id":"r1","output":[{"v":' + text + b',"id":"a"}]}}')
-    assert not one.may_commit and one.ending.items == (b'{"id":"a","v":' + text + b"}",)
+    # Python from 3.12 on can compare at this depth, and then the copies are equal.
+    assert one.may_commit is (sys.version_info >= (3, 12))
+    assert one.ending.items == (b'{"id":"a","v":' + text + b"}",)
 
 
 _ITEMS = st.lists(
