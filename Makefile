@@ -10,7 +10,7 @@ OPS := .venv-ops
 FRESH := .venv-fresh
 PYTHONS ?= 3.12 3.13 3.14
 
-.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws chaos check docs ops release sbom audit lock clean
+.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws chaos bench bench-quick bench-agent check docs ops release sbom audit lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12")'
@@ -69,6 +69,19 @@ test-laws: setup
 TURNS ?= 2000
 chaos: setup
 	$(BIN)/python -m tests.storm --turns $(TURNS) $(if $(SEED),--seed $(SEED))
+
+# The gateway beside nginx (installed where it is missing and may be) and a plain pass-through: every target, measured; ten minutes.
+bench: setup
+	$(BIN)/python -m tests.bench
+
+# Processor ratios only, in under three minutes; fails for one that is worse than 1.5 times what tests/bench/recorded.json holds.
+# To record anew: python -m tests.bench --quick --record
+bench-quick: setup
+	$(BIN)/python -m tests.bench --quick --check
+
+# Agent loops over an emulated link, directly and through the gateway.
+bench-agent: setup
+	$(BIN)/python -m tests.bench.agent
 
 check: setup
 	$(BIN)/ruff format --check gateway tests
