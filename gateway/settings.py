@@ -71,6 +71,11 @@ class Settings:
     upstream_key_env: str = _setting(
         "", "Name of the environment variable that holds that key, instead of a file."
     )
+    profile: str = _setting(
+        "auto",
+        "What kind of upstream it is, which decides what it is trusted with; auto goes by its host, generic is the careful one.",
+        ("auto", "openai", "azure", "xai", "codex", "generic"),
+    )
     proxy: str = _setting(
         "auto",
         "Proxy to the upstream: an http, https, socks5 or socks5h URL, none, or auto for what the environment says.",
@@ -147,7 +152,9 @@ class Settings:
         reload=True,
     )
     survives_errors: bool = _setting(
-        True, "Whether the upstream keeps a socket open after an error event.", reload=True
+        True,
+        "Whether an upstream whose profile says so is trusted to keep a socket open after an error event.",
+        reload=True,
     )
     drain_timeout: float = _setting(30.0, "Seconds that running turns may take to finish after SIGTERM.")
     drain_grace: float = _setting(

@@ -38,8 +38,13 @@ async def running_simulator(options=None, script=None):
 
 @contextlib.asynccontextmanager
 async def running_gateway(upstream, *, token=None, **settings):
-    """A gateway in front of ``upstream`` (a base URL) on a free port; stopped, and its failures raised, at the end."""
-    chosen = Settings(**{"upstream": upstream, "port": 0, "drain_timeout": 2.0, **settings})
+    """A gateway in front of ``upstream`` (a base URL) on a free port; stopped, and its failures raised, at the end.
+
+    The upstream is taken for the API itself unless a profile is named.
+    """
+    chosen = Settings(
+        **{"upstream": upstream, "port": 0, "profile": "openai", "drain_timeout": 2.0, **settings}
+    )
     gateway = assemble(chosen, token=token)
     listeners = bind(chosen.host, chosen.port)
     failures = []

@@ -33,6 +33,7 @@ class _Socket:
     id: int
     identity: bytes
     upstream: str
+    model: str | None
     last_used: float
     opened_at: float = 0.0
     state: _State = _State.DIALLING
@@ -84,6 +85,7 @@ class Pool:
         now: float,
         *,
         upstream: str,
+        model: str | None = None,
         fresh: bool = False,
         avoid: frozenset[int] = frozenset(),
         may_dial: bool = True,
@@ -94,13 +96,13 @@ class Pool:
         Without such a holder the order is: an idle socket that nobody would miss; a new one; one whose conversation the
         upstream can reload, which is slower; at the limit the least recently used idle one, lent if it is of this identity and
         otherwise closed for a new one.
-        ``fresh`` takes no parent; ``avoid`` are sockets not to use; ``may_dial`` false means Barred instead of Dial.
+        A socket that was opened for a ``model`` is used for no other. ``fresh`` takes no parent; ``avoid`` are sockets not to use; ``may_dial`` false means Barred instead of Dial.
         """
         mine = self._of.get(identity, {})
         for socket in tuple(mine.values()):
             if socket.takes_turn and self._aged(socket, now):
                 self._close(socket, Closed.AGE)
-        idle = [s for s in mine.values() if s.takes_turn and s.id not in avoid]
+        idle = [s for s in mine.values() if s.takes_turn and s.id not in avoid and s.model == model]
         forgetful = self._forgetful.get(identity, now) > now
         parent: Want | None = None
         for want in () if fresh else wants:
@@ -117,7 +119,7 @@ class Pool:
             return self._use(min(harmless, key=_least_missed), parent, fate, now)
         within = len(mine) < self._limits.sockets_per_identity
         if within and len(self._sockets) < self._limits.sockets and may_dial:
-            return self._dial(identity, upstream, parent, fate, now)
+            return self._dial(identity, upstream, model, now, parent=parent, fate=fate)
         if lendable:
             return self._use(min(lendable, key=_least_missed), parent, fate, now)
         if within and len(self._sockets) < self._limits.sockets:
@@ -131,7 +133,7 @@ class Pool:
         if not may_dial:
             return Barred()
         self._close(oldest, Closed.EVICTED)
-        return self._dial(identity, upstream, parent, fate, now)
+        return self._dial(identity, upstream, model, now, parent=parent, fate=fate)
 
     def opened(self, socket_id: int, now: float) -> None:
         """A reserved dial succeeded; its socket is busy with the turn that asked for it."""
@@ -190,7 +192,7 @@ class Pool:
         socket = self._remove(socket_id)
         if socket is not None:
             self._closed[Closed.AGE] += 1
-            self._ages.refused(socket.upstream, now - socket.opened_at)
+            self._ages.refused(socket.upstream, now - socket.opened_at, now)
 
     def retire(self, now: float) -> None:
         """Close idle sockets that are too old or unused for too long."""
@@ -244,10 +246,6 @@ class Pool:
             del self._forgetful[next(iter(self._forgetful))]
         self._forgetful[identity] = now + self._limits.forgets_for
 
-    def age_limit(self, upstream: str) -> float:
-        """The age in seconds at which sockets to ``upstream`` are retired."""
-        return self._ages.limit(upstream)
-
     def snapshot(self) -> dict[str, Any]:
         """The ``connections`` part of the statistics."""
         idle = sum(s.state is _State.IDLE for s in self._sockets.values())
@@ -280,9 +278,13 @@ class Pool:
             for socket in shown[:most]
         ]
 
-    def learned_age(self) -> float | None:
-        """The lowest age limit in seconds that an upstream taught, or None."""
-        return self._ages.lowest_learned()
+    def learned_age(self, now: float) -> tuple[float, float] | None:
+        """The lowest age limit in seconds that an upstream taught and for how long it still counts, or None."""
+        return self._ages.lowest_learned(now)
+
+    def forgetful(self, now: float) -> int:
+        """For how many identities the upstream does not find what it was asked to store."""
+        return sum(now < until for until in self._forgetful.values())
 
     def _use(self, socket: _Socket, parent: Want | None, fate: Fate | None, now: float) -> Use:
         socket.state = _State.BUSY
@@ -293,10 +295,18 @@ class Pool:
         return Use(socket.id, parent, fate)
 
     def _dial(
-        self, identity: bytes, upstream: str, parent: Want | None, fate: Fate | None, now: float
+        self,
+        identity: bytes,
+        upstream: str,
+        model: str | None,
+        now: float,
+        *,
+        parent: Want | None,
+        fate: Fate | None,
     ) -> Dial:
+        number, continued = next(self._ids), parent is not None
         socket = _Socket(
-            next(self._ids), identity, upstream, now, opened_at=now, since=now, continued=parent is not None
+            number, identity, upstream, model, now, opened_at=now, since=now, continued=continued
         )
         self._sockets[socket.id] = socket
         self._of.setdefault(identity, {})[socket.id] = socket
@@ -311,7 +321,7 @@ class Pool:
         return Fate.SUPERSEDED if any(wanted in s.past for s in mine.values()) else Fate.LOST
 
     def _aged(self, socket: _Socket, now: float) -> bool:
-        return now - socket.opened_at >= self._ages.limit(socket.upstream)
+        return now - socket.opened_at >= self._ages.limit(socket.upstream, now)
 
     def _idle(self, socket: _Socket) -> None:
         socket.state = _State.IDLE

@@ -27,6 +27,7 @@ from gateway.upstream.identity import CLIENT_KEYS, header_pairs, with_key
 from gateway.upstream.key import upstream_key
 from gateway.upstream.liveness import Patience
 from gateway.upstream.plain import PlainHttp, PlainOptions
+from gateway.upstream.profile import profile_of
 from gateway.upstream.route import Route, route_to
 from gateway.upstream.socket_pool import SocketPool
 
@@ -48,6 +49,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         client_cert=settings.client_cert,
         tls_minimum=settings.tls_minimum,
     )
+    profile = profile_of(settings.upstream, settings.profile)
     key = upstream_key(settings.upstream_key_file, settings.upstream_key_env, os.environ)
     tasks = Tasks(log.failed)
     plain = PlainHttp(
@@ -81,7 +83,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
 
     def received(request: web.Request) -> Headers:
         headers = header_pairs(request.raw_headers)
-        return headers if key is None else with_key(headers, key.current())
+        return headers if key is None else with_key(headers, key.current(), profile.key_header)
 
     async def read(request: web.Request, take: Callable[[bytes], None]) -> None:
         await take_body(request, take, max_decoded=settings.max_body)
@@ -146,7 +148,7 @@ def _limits(settings: Settings) -> PoolLimits:
         sockets=settings.sockets,
         socket_wait=settings.socket_wait,
         socket_idle=settings.socket_idle,
-        socket_age=settings.socket_age,
+        socket_age=min(settings.socket_age, profile_of(settings.upstream, settings.profile).socket_age),
         upgrade_memory=settings.upgrade_memory,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from time import monotonic, time
 from typing import Any
@@ -65,6 +66,7 @@ class Observation:
                     "url": without_secrets(self._settings.upstream),
                     "mode": self._settings.mode,
                     "match": self._settings.match,
+                    "profile": dataclasses.asdict(driver.profile),
                     **pool.health(),
                     **driver.learned(),
                 },

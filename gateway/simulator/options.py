@@ -45,6 +45,12 @@ class Options:
     """Whether a continuation of an ordinary response without new items is refused."""
     refuses_stream_options: bool = False
     """Whether ``stream_options`` in a frame is refused."""
+    one_model: bool = False
+    """Whether a socket that is asked for another model than before is closed with 1008."""
+    api_key_header: bool = False
+    """Whether the key may also come as it is in a header ``api-key``."""
+    compression: bool = False
+    """Whether permessage-deflate is accepted where it is offered."""
     receive_buffer: int | None = None
     """Kernel receive buffer of accepted sockets, to make a reader that stopped felt early."""
 

@@ -43,11 +43,12 @@ class SocketConnection:
         self._close_code = 1006
         self._opened_at = 0.0
         self._heard_at = 0.0
+        self._model: Any = None
         self.answers_pings = True
         self.ws = web.WebSocketResponse(
             timeout=_CLOSE_PATIENCE,
             autoping=False,
-            compress=False,
+            compress=self._options.compression,
             max_msg_size=self._options.max_frame * 4
             + 1024,  # read whole, so that the close is not lost in a reset
             decode_text=False,
@@ -162,6 +163,11 @@ class SocketConnection:
             await SocketSink(self, Lane(entry.lane)).refuse(refusal, 0)
             return
         entry.kind = "create"
+        if self._options.one_model and self._model not in (None, entry.body.get("model")):
+            entry.outcome, entry.close_code = "refused", 1008
+            await self.close(1008, "one model per connection")
+            return
+        self._model = entry.body.get("model")
         entry.overlapped = lane.occupied
         lane.waiting.put_nowait(entry)
 

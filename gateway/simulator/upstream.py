@@ -44,6 +44,8 @@ class Upstream:
     def owner(self, headers: Mapping[str, str]) -> Owner:
         """Who asks; raises Refusal if the key is missing or not accepted."""
         scheme, _, key = headers.get("authorization", "").partition(" ")
+        if self.options.api_key_header and not scheme:
+            scheme, key = "bearer", headers.get("api-key", "")
         if scheme.lower() != "bearer" or not key.strip():
             raise Refusal(
                 401, "You didn't provide an API key. You need to provide it in an Authorization header."

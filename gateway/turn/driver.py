@@ -27,6 +27,7 @@ from gateway.turn.call import Call, Headers
 from gateway.turn.turn import Turn
 from gateway.upstream.identity import VolatileHeaders, identity_digest
 from gateway.upstream.plain import PlainHttp
+from gateway.upstream.profile import profile_of
 from gateway.upstream.socket_pool import SocketPool
 
 _RETRY_AFTER = 1
@@ -82,6 +83,7 @@ class TurnDriver:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.upstream = settings.upstream
+        self.profile = profile_of(settings.upstream, settings.profile)
         self.reconfigure(settings)
         self.store = store
         self.pool = pool
@@ -103,7 +105,7 @@ class TurnDriver:
         self.upgrades = settings.mode == "auto"
         self.checks_parent = settings.check_parent
         self.max_waiting = settings.max_waiting
-        self.survives_errors = settings.survives_errors
+        self.survives_errors = settings.survives_errors and self.profile.survives_errors
         self._settings = settings
         self._rules = Rules(
             Level[settings.match.upper()],
@@ -207,10 +209,13 @@ class TurnDriver:
 
     def frame_limit(self) -> int:
         """The size in bytes from which on a frame is too large."""
-        configured, learned = self._settings.max_frame, self._learned
+        configured, learned = self._configured_frame(), self._learned
         if learned.frame_limit is None or self.clock() >= learned.frame_limit_until:
             return configured
         return min(configured, learned.frame_limit)
+
+    def _configured_frame(self) -> int:
+        return min(self._settings.max_frame, self.profile.max_frame)
 
     def frame_taken(self, size: int) -> None:
         """The upstream answered a frame of this size."""
@@ -257,7 +262,8 @@ class TurnDriver:
         now, learned = self.clock(), self._learned
         return {
             "frame_limit_bytes": self.frame_limit(),
-            "frame_limit_learned": self.frame_limit() < self._settings.max_frame,
+            "frame_limit_learned": self.frame_limit() < self._configured_frame(),
+            "frame_limit_seconds": round(max(0.0, learned.frame_limit_until - now), 1),
             "streams_over_http_seconds": round(max(0.0, learned.lacks_setup_until - now), 1),
             "nothing_chained_seconds": round(max(0.0, learned.no_chains_until - now), 1),
             "fields_over_http": sorted(

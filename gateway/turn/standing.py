@@ -12,6 +12,7 @@ from gateway.conversation.transcripts import Match, Transcript
 from gateway.pool import Want
 from gateway.protocol.ending import Ending
 from gateway.protocol.frames import create_frame
+from gateway.protocol.rebuilt import is_incomplete
 
 if TYPE_CHECKING:
     from gateway.turn.driver import TurnDriver
@@ -42,7 +43,13 @@ class Standing:
             return {}
         if self.request.client_parent is not None:
             return {Want(self.request.client_parent, stored=True): None}
-        return {Want(m.transcript.response_id, m.transcript.stored): m for m in self.plan.parents}
+        reloads = self._driver.profile.reloads
+        return {Want(m.transcript.response_id, m.transcript.stored and reloads): m for m in self.plan.parents}
+
+    @property
+    def reloadable(self) -> bool:
+        """Whether the upstream can continue the response elsewhere than on the socket that it came by."""
+        return self.request.store and self._driver.profile.reloads
 
     def may_continue(self, wants: dict[Want, Match | None]) -> bool:
         """Whether a delta can be sent right now, so that a request too large to be sent whole is worth a socket."""
@@ -78,7 +85,7 @@ class Standing:
             if base is None:
                 # What the upstream holds is not known item by item, so nothing can be found to extend it.
                 return
-        if ending.response_id is None:
+        if ending.response_id is None or is_incomplete(ending.response_id, ending.items):
             return
         try:
             answered = [self._driver.reader.facts(item) for item in ending.items]

@@ -278,7 +278,7 @@ class Turn:
         self._lease = None
         lease.release(
             tip=ending.response_id if exchange.may_commit else None,
-            stored=standing.request.store,
+            stored=standing.reloadable,
             reusable=not self._erred
             and exchange.socket_reusable(survives_errors=self._driver.survives_errors),
             ended=ending.response_id,
@@ -372,7 +372,8 @@ class Turn:
 
     def _target(self) -> Target:
         url = socket_url(self._driver.upstream, self._call.query)
-        return Target(url, handshake_headers(self._call.headers), self._identity)
+        model = self._request.model if self._driver.profile.one_model else None
+        return Target(url, handshake_headers(self._call.headers), self._identity, model)
 
     def _headers(self, content_type: str) -> Headers:
         return (

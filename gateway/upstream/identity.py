@@ -28,6 +28,8 @@ _PER_CONNECTION = frozenset({"host", "expect"})
 # They describe a body or are per request in meaning; a browser's Origin is not ours to claim on a socket.
 _NOT_IN_HANDSHAKE = frozenset({"accept-encoding", "idempotency-key", "origin", "range"})
 
+BEARER = "authorization"
+
 CLIENT_KEYS = frozenset({"authorization", "api-key", "x-api-key"})
 """Where a client's key stands; behind a gateway that has the upstream's key it is one for the gateway."""
 
@@ -50,14 +52,14 @@ def end_to_end(headers: Headers) -> tuple[tuple[str, str], ...]:
     )
 
 
-def with_key(headers: Headers, key: str) -> tuple[tuple[str, str], ...]:
-    """The client's headers with ``key`` as the only credential; what ends at the client's connection is gone.
+def with_key(headers: Headers, key: str, header: str = BEARER) -> tuple[tuple[str, str], ...]:
+    """The client's headers with ``key`` in ``header`` as the only credential; what ends at the client's connection is gone.
 
     So a client cannot make the key one of the headers that end there by listing it in ``Connection``.
     """
     gone = _ending(headers) | CLIENT_KEYS
     kept = [(name, value) for name, value in headers if name.lower() not in gone]
-    return *kept, ("Authorization", f"Bearer {key}")
+    return *kept, ("Authorization", f"Bearer {key}") if header == BEARER else (header, key)
 
 
 def upstream_headers(headers: Headers, *, body_length: int | None = None) -> tuple[tuple[str, str], ...]:

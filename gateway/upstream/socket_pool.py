@@ -31,11 +31,15 @@ class NoSocket(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a turn goes: the full ws or wss ``url``, the ``headers`` for a new socket's handshake, and whose turn it is."""
+    """Where a turn goes: the full ws or wss ``url``, the ``headers`` for a new socket's handshake, and whose turn it is.
+
+    ``model`` is told where a socket serves one model only.
+    """
 
     url: str
     headers: tuple[tuple[str, str], ...]
     identity: bytes
+    model: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -118,11 +122,14 @@ class SocketPool:
 
     def health(self) -> dict[str, Any]:
         """What is known of the upstream's sockets: whether it takes them, and how old they may grow."""
-        learned = self._pool.learned_age()
+        now = self._clock()
+        learned = self._pool.learned_age(now)
         return {
-            **self._upgrades.summary(self._clock()),
-            "socket_age_seconds": self._limits.socket_age if learned is None else learned,
+            **self._upgrades.summary(now),
+            "socket_age_seconds": self._limits.socket_age if learned is None else learned[0],
             "socket_age_learned": learned is not None,
+            "socket_age_learned_seconds": 0.0 if learned is None else round(learned[1], 1),
+            "identities_without_stored_parents": self._pool.forgetful(now),
         }
 
     def holds(self, identity: bytes, response_id: str) -> bool:
@@ -282,7 +289,7 @@ class SocketPool:
             may_dial = url not in self._probes and self._upgrades.barred(url, self._clock()) is None
             grant = self._pool.reserve(
                 waiting.target.identity, waiting.wants, self._clock(),
-                upstream=url, fresh=waiting.fresh, avoid=waiting.avoid, may_dial=may_dial,
+                upstream=url, model=waiting.target.model, fresh=waiting.fresh, avoid=waiting.avoid, may_dial=may_dial,
             )  # fmt: skip
             if isinstance(grant, Full):
                 continue

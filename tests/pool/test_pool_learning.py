@@ -35,19 +35,31 @@ def test_age_learned_from_closes(closes: list[tuple[float, float, float]], limit
     ages = AgeLimits(3300, floor=10)
     for age, idle, now in closes:
         ages.closed(URL, age, idle, now)
-    assert ages.limit(URL) == pytest.approx(limit)
-    assert ages.limit("wss://other.example/") == 3300
+    assert ages.limit(URL, 8000) == pytest.approx(limit)
+    assert ages.limit("wss://other.example/", 8000) == 3300
 
 
 def test_age_learned_from_one_refusal_only_falls() -> None:
     """The upstream's own word is enough, and a later higher age does not raise the limit."""
     ages = AgeLimits(3300, floor=10)
-    ages.refused(URL, 5)
-    assert ages.limit(URL) == 3300
-    ages.refused(URL, 20)
-    assert ages.limit(URL) == 16
-    ages.refused(URL, 1000)
-    assert ages.limit(URL) == 16
+    ages.refused(URL, 5, 100)
+    assert ages.limit(URL, 100) == 3300
+    ages.refused(URL, 20, 100)
+    assert ages.limit(URL, 100) == 16
+    ages.refused(URL, 1000, 100)
+    assert ages.limit(URL, 100) == 16
+
+
+def test_a_learned_age_counts_for_a_day() -> None:
+    """Then the configured age is tried again; a lower age learned meanwhile counts from then."""
+    ages = AgeLimits(3300, floor=10)
+    ages.refused(URL, 1000, 0)
+    assert ages.lowest_learned(400) == (800, 86_000)
+    assert (ages.limit(URL, 86_399), ages.limit(URL, 86_401)) == (800, 3300)
+    assert ages.lowest_learned(86_401) is None
+    ages.refused(URL, 2000, 90_000)
+    ages.refused(URL, 1000, 100_000)
+    assert ages.lowest_learned(100_000) == (800, 86_400)
 
 
 @pytest.mark.parametrize("status", [404, 405, 426, 501, 200, 204, 302])

@@ -62,7 +62,7 @@ def test_the_upgrade_in_a_word():
 def test_the_age_that_an_upstream_taught():
     """None until one is learned, then the lowest."""
     ages = AgeLimits(3300, floor=10)
-    assert ages.lowest_learned() is None
-    ages.refused("a", 1000)
-    ages.refused("b", 500)
-    assert ages.lowest_learned() == 400
+    assert ages.lowest_learned(0) is None
+    ages.refused("a", 1000, 0)
+    ages.refused("b", 500, 0)
+    assert ages.lowest_learned(100) == (400, 86_300)

@@ -163,7 +163,7 @@ async def test_the_token_is_asked_for_and_not_passed_on(serve, client, simulator
     ("options", "words"),
     [
         (("--ca-file", "/nonexistent.pem", "--upstream", "https://h/v1"), "ca_file: there is no file"),
-        (("--proxy", "socks5://h:1"), "SOCKS is not supported"),
+        (("--proxy", "socks4://h:1"), "must be an http, https, socks5"),
     ],
 )
 async def test_what_cannot_be_used_ends_the_start(options, words):
