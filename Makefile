@@ -129,7 +129,7 @@ audit: ops
 	@echo "audit: $$(grep -c == deploy/requirements.lock) packages, of which" \
 		"$$(grep -c 'could not be audited' dist/audit.txt || true) could not be audited here; see dist/audit.txt"
 
-# What is made from the code: docs/reference.md and config/upwire.toml. Tests hold both to it.
+# What is made from the code: config/reference.md and config/upwire.toml. Tests hold both to it.
 docs: setup
 	$(BIN)/python -m tests.documents.reference
 

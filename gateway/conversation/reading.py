@@ -23,6 +23,10 @@ _BORDERS = (b'},{"', b'}, {"')
 """How one of the input's items ends and the next begins, in the spelling of each of ``OPENINGS``."""
 
 
+_MOST_NEW = 50_000
+"""Items of one request that are read for the first time; more would hold up everybody else, and go over plain HTTP."""
+
+
 class Reader:
     """Reads bodies, and remembers the facts of items by the digest of their raw bytes."""
 
@@ -83,6 +87,8 @@ class Reader:
         tail = bytes(next(member.value for member in members if member.name == "input"))
         _check_around(short, start, len(tail))
         others = split_array(tail)
+        if len(others) > _MOST_NEW:
+            return NotUpgradable("items")
         end = known.at + len(tail) - 2
         text = memoryview(body)
         whole = [Member("input", text[start : end + 1]) if m.name == "input" else m for m in members]
@@ -114,6 +120,8 @@ class Reader:
         stream = values.get("stream") == b"true"
         if (refused := refusal_of(values)) is not None:
             return NotUpgradable(refused, stream, model)
+        if facts is None and len(items) > _MOST_NEW:
+            return NotUpgradable("items", stream, model)
         return Request(
             members=tuple(members),
             items=tuple(items),

@@ -19,6 +19,8 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _KEY = msgspec.json.Decoder(str)
 _LENIENT = json.JSONDecoder()
+_MOST_MEMBERS = 4096
+"""Members of a body that are looked at one by one; the API knows about fifty."""
 
 
 class NotSliceable(ValueError):
@@ -55,6 +57,8 @@ def _split(text: bytes) -> tuple[tuple[Member, ...], list[int]]:
         decoded = _OBJECT.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise NotSliceable("not a JSON object") from None
+    if len(decoded) > _MOST_MEMBERS:
+        raise NotSliceable("too many members")
     members = tuple(Member(name, bytes(value)) for name, value in decoded.items())
     starts = _starts(text, members)
     if starts is None:

@@ -40,6 +40,10 @@ HTTP_ONLY = {
     "stream_options without stream": b'{"model":"m","input":"x","stream_options":{}}',
     "parent a number": b'{"model":"m","input":"x","previous_response_id":5}',
     "parent empty": b'{"model":"m","input":"x","previous_response_id":""}',
+    "more members than any request has": b'{"model":"m","input":"x",'
+    + b",".join(b'"k%d":1' % n for n in range(5000))
+    + b"}",
+    "more new items than one turn may read": b'{"model":"m","input":[' + b",".join([b"1"] * 50_001) + b"]}",
     "store a string": b'{"model":"m","input":"x","store":"no"}',
 }
 SOCKET = {
@@ -50,6 +54,7 @@ SOCKET = {
     "unknown field": b'{"model":"m","input":"x","x_new":[1,{"a":1,"a":2}]}',
     "no model": b'{"input":"x"}',
     "huge number": b'{"model":"m","input":"x","seed":1e400}',
+    "as many items as one turn may read": b'{"model":"m","input":[' + b",".join([b"1"] * 50_000) + b"]}",
     "elements of any kind": b'{"model":"m","input":[1,null,"x",[],{}]}',
 }
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference.md and config/upwire.toml from the code: ``make docs``. Tests hold both files to what this makes."""
+"""Writes config/reference.md and config/upwire.toml from the code: ``make docs``. Tests hold both files to what this makes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.stats import CLOSED_TEXTS, FIELDS, MODELS, REASON_TEXTS, RECOVERY_T
 from gateway.upstream.remedies import REFUSED_TEXTS
 
 _ROOT = Path(__file__).parents[2]
-PLACE = _ROOT / "docs" / "reference.md"
+PLACE = _ROOT / "config" / "reference.md"
 SAMPLE = _ROOT / "config" / "upwire.toml"
 
 HEAD = """\

@@ -1,4 +1,4 @@
-"""The reference in docs/ is what the code says."""
+"""The reference in config/ is what the code says."""
 
 import re
 
