@@ -26,6 +26,7 @@ from gateway.protocol.events import (
 )
 from gateway.protocol.phases import PERMITS, IllegalTransition, Permit, Phase, Signal, step
 from gateway.protocol.raw import NotSliceable, Place, places, removal, splice
+from gateway.protocol.rebuilt import same_response
 from gateway.protocol.refusals import Refusal, refusal_of
 from gateway.protocol.streamed import StreamedItems
 
@@ -259,7 +260,8 @@ class Exchange:
             raise NotSliceable("a terminal event without its response")
         self.response_id = self.response_id or named
         if self._named is not None and "previous_response_id" in inner:
-            self.unheard = self.unheard or text_at(response, inner, "previous_response_id") != self._named
+            told = text_at(response, inner, "previous_response_id")
+            self.unheard = self.unheard or not same_response(self._named, told)
         edits: list[tuple[int, int, bytes]] = []
         if self._parent is not None and "previous_response_id" in inner:
             edits.append(with_member(response, inner, "previous_response_id", self._parent))

@@ -16,6 +16,7 @@ from typing import Any
 from gateway.protocol.events import open_json
 
 _PREFIX = "resp_"
+_BEGINNING = "resp_bGl0ZWxsbT"
 _OWN = re.compile(r"litellm:custom_llm_provider:([^;]*);")
 _PASSED_THROUGH = frozenset({"openai", "azure"})
 
@@ -25,16 +26,30 @@ def is_incomplete(response_id: str, items: Iterable[bytes | memoryview]) -> bool
     return _rebuilds(response_id) and not all(map(_survives, items))
 
 
-def _rebuilds(response_id: str) -> bool:
-    # Cheap first: this is asked for each response.
-    if not response_id.startswith("resp_bGl0ZWxsbT"):
-        return False
-    try:
-        told = base64.b64decode(response_id.removeprefix(_PREFIX), validate=True).decode()
-    except (binascii.Error, ValueError):
+def same_response(named: str, told: str | None) -> bool:
+    """Whether ``told``, which an upstream says it continues, is the response ``named``: that id, or the provider's inside it."""
+    if named == told:
         return True
-    found = _OWN.match(told)
+    inside = _inside(named) or ""
+    return bool(told) and inside.partition(";response_id:")[2] == told
+
+
+def _rebuilds(response_id: str) -> bool:
+    inside = _inside(response_id)
+    if inside is None:
+        return False
+    found = _OWN.match(inside)
     return found is None or found[1] not in _PASSED_THROUGH
+
+
+def _inside(response_id: str) -> str | None:
+    """What such an id tells, empty if it cannot be read; None for an id of another upstream."""
+    if not response_id.startswith(_BEGINNING):
+        return None
+    try:
+        return base64.b64decode(response_id.removeprefix(_PREFIX), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
 
 
 def _survives(item: bytes | memoryview) -> bool:
