@@ -86,6 +86,10 @@ FIELDS: dict[str, Field] = {
     "upstream.match": Field(
         "The setting match.", "lenient makes more deltas than equivalent, and that more than exact."
     ),
+    "upstream.profile.*": Field(
+        "What this kind of upstream is trusted with before it has shown anything.",
+        "Changes with the setting profile, or with the upstream's host.",
+    ),
     "upstream.websocket": Field(
         "works, refused or untried.", "From works to refused: turns go over plain HTTP; run upwire check."
     ),
