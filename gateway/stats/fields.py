@@ -105,11 +105,21 @@ FIELDS: dict[str, Field] = {
     "upstream.socket_age_learned": Field(
         "Whether that was learned from the upstream.", "The upstream closes sockets earlier than configured."
     ),
+    "upstream.socket_age_learned_seconds": Field(
+        "For how much longer that counts.", "The upstream did it again."
+    ),
+    "upstream.identities_without_stored_parents": Field(
+        "Credentials whose stored responses this upstream did not find again, so that only sockets count for them.",
+        "The upstream keeps nothing that it is asked to store, as for organisations without retention.",
+    ),
     "upstream.frame_limit_bytes": Field(
         "Size from which on a turn goes over plain HTTP.", "A learned limit was forgotten."
     ),
     "upstream.frame_limit_learned": Field(
         "Whether that was learned from the upstream.", "The upstream takes smaller frames than configured."
+    ),
+    "upstream.frame_limit_seconds": Field(
+        "For how much longer a learned frame limit counts.", "The upstream refused a large frame again."
     ),
     "upstream.streams_over_http_seconds": Field(
         "For how long streams go over plain HTTP, because this upstream's events on sockets were incomplete.",
