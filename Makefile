@@ -10,7 +10,7 @@ OPS := .venv-ops
 FRESH := .venv-fresh
 PYTHONS ?= 3.12 3.13 3.14
 
-.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws chaos bench bench-quick bench-agent check docs ops release sbom audit lock clean
+.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws chaos fuzz bench bench-quick bench-agent check docs ops release sbom audit lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12")'
@@ -69,6 +69,13 @@ test-laws: setup
 TURNS ?= 2000
 chaos: setup
 	$(BIN)/python -m tests.storm --turns $(TURNS) $(if $(SEED),--seed $(SEED))
+
+# Each target by itself, guided by coverage; what they find is kept in .fuzz, and one that breaks something is named.
+MINUTES ?= 10
+TARGETS ?= bodies exchanges conversations faces
+fuzz: setup
+	$(PIP) 'atheris>=3'
+	@set -e; for target in $(TARGETS); do $(BIN)/python -m tests.fuzz $$target --minutes $(MINUTES); done
 
 # The gateway beside nginx (installed where it is missing and may be) and a plain pass-through: every target, measured; ten minutes.
 bench: setup
@@ -144,4 +151,4 @@ lock: setup
 	$(COMPILE) --constraint requirements.lock --group pyproject.toml:ops -o deploy/requirements-ops.lock
 
 clean:
-	rm -rf .venv .venv-* dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf .venv .venv-* dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz .import_linter_cache .coverage

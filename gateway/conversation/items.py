@@ -115,7 +115,7 @@ def _facts(value: dict[str, Any], digester: Digester) -> ItemFacts:
     name = digester.digest(b"id", identifier.encode()) if isinstance(identifier, str) else None
     if kind == "item_reference" and name is not None and value.keys() <= {"type", "id"}:
         return ItemFacts(Kind.REFERENCE, digester.digest(b"reference", name), identifier=name)
-    if kind not in KNOWN_TYPES:
+    if not isinstance(kind, str) or kind not in KNOWN_TYPES:
         return ItemFacts(Kind.ITEM, digester.digest(b"item", write_canonically(value)), identifier=name)
     item = _normal_item(value, kind)
     if kind == "reasoning" and ("encrypted_content" in item or "id" in item):
