@@ -61,7 +61,9 @@ async def play_all(rows, folder):
 @pytest.fixture(scope="session")
 def played(request, tmp_path_factory):
     """Gives what a row showed; runs, once, the rows that are tested in this session."""
-    parameters = [getattr(item, "callspec", None) for item in request.session.items]
+    # Tests elsewhere have parameters of the same name.
+    mine = [item for item in request.session.items if "played" in getattr(item, "fixturenames", ())]
+    parameters = [getattr(item, "callspec", None) for item in mine]
     rows = {
         each.params["row"].name: each.params["row"] for each in parameters if each and "row" in each.params
     }
