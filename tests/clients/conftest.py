@@ -38,6 +38,9 @@ async def play(row, folder):
         played.missing = str(reason)
     except Exception:  # noqa: BLE001 (told by the test of this row, so that the others are run)
         played.failed = traceback.format_exc()
+    finally:
+        for home in ("direct", *row.levels):
+            playing.end_daemons(folder / home)
     return played
 
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import urllib.request
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gateway.simulator import Options, Simulator
@@ -201,6 +202,16 @@ async def _stop(process, ending):
         if ending.done():
             return
     _signal(process, signal.SIGKILL)
+
+
+def end_daemons(home):
+    """End what a client left running behind its back, known by the home folder that it was given."""
+    mark = f"HOME={home}\0".encode()
+    for place in Path("/proc").glob("[0-9]*/environ"):
+        # Processes of others, and those that end just now, cannot be read.
+        with contextlib.suppress(OSError):
+            if mark in place.read_bytes() + b"\0":
+                os.kill(int(place.parent.name), signal.SIGKILL)
 
 
 def _signal(process, number):
