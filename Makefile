@@ -29,8 +29,10 @@ demo: setup
 test: setup
 	$(PYTEST) -n 2 -m "not system"
 
+# Without the long fights with bad peers: under two minutes on two cores.
+LONG = adversity fuzz storm walls
 test-fast: setup
-	UPWIRE_LAW_EXAMPLES=25 $(PYTEST) -n 2 -m "not slow and not system"
+	UPWIRE_LAW_EXAMPLES=25 $(PYTEST) -n 2 -m "not slow and not system" $(LONG:%=--ignore=tests/%)
 
 # The fast tests with every further Python that is here; those that are not are named.
 test-pythons:
