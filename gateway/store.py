@@ -15,7 +15,7 @@ import xxhash
 
 from gateway.conversation.beginnings import Beginnings, Scan
 from gateway.conversation.fields import FieldFacts
-from gateway.conversation.items import ItemFacts, Kind
+from gateway.conversation.items import ItemFacts, Kind, Level
 from gateway.conversation.plan import Plan, Rules, plan
 from gateway.conversation.request import Request, Spelling
 from gateway.conversation.transcripts import Lineage, Transcript, Walk
@@ -104,11 +104,13 @@ class Store:
         stored: bool,
         now: float,
         spelling: Spelling | None = None,
+        level: Level = Level.EQUIVALENT,
     ) -> Transcript | None:
         """Record a completed response: the upstream now holds ``base``'s items, ``sent`` and ``answered``.
 
         Gives None, and records nothing, when ``base`` was dropped while the response was made: what the upstream holds is then
-        no longer known.
+        no longer known. With ``spelling`` a request that extends this one is recognised; ``level`` is the one at which the items
+        of this one were found to stand for what is held.
         """
         if base is not None and self.get(identity, base.response_id) is not base:
             return None
@@ -129,7 +131,7 @@ class Store:
         self._items += realm.tree.items - before
         realm.by_response[response_id] = transcript
         if spelling is not None:
-            realm.beginnings.add(spelling, transcript)
+            realm.beginnings.add(spelling, transcript, level)
         self._by_use[identity, response_id] = transcript
         self._shrink(now)
         return transcript

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import xxhash
 
+from gateway.conversation.items import Level
 from gateway.conversation.request import Spelling
 from gateway.conversation.transcripts import Known, Transcript
 
@@ -15,17 +17,28 @@ _MOST = 256
 _COMMA = ord(",")
 
 
+class Beginning(NamedTuple):
+    """One request that can be recognised: how it was spelled, its transcript, and the level that made them equal."""
+
+    spelling: Spelling
+    transcript: Transcript
+    level: Level
+
+
 class Beginnings:
     """How the newest conversations' requests were spelled, so that what extends one is recognised without reading it."""
 
     def __init__(self) -> None:
-        self._spelled: OrderedDict[bytes, tuple[Spelling, Transcript]] = OrderedDict()
+        self._spelled: OrderedDict[bytes, Beginning] = OrderedDict()
         self._by_transcript: dict[str, bytes] = {}
 
-    def add(self, spelling: Spelling, transcript: Transcript) -> None:
-        """``transcript``'s request was spelled so; a later request with the same text takes its place."""
+    def add(self, spelling: Spelling, transcript: Transcript, level: Level) -> None:
+        """``transcript``'s request was spelled so, and its items were found equal at ``level``.
+
+        A later request with the same text takes its place.
+        """
         self._drop(spelling.digest)
-        self._spelled[spelling.digest] = (spelling, transcript)
+        self._spelled[spelling.digest] = Beginning(spelling, transcript, level)
         self._by_transcript[transcript.response_id] = spelling.digest
         if len(self._spelled) > _MOST:
             self._drop(next(iter(self._spelled)))
@@ -41,7 +54,7 @@ class Beginnings:
 
     def _drop(self, digest: bytes) -> None:
         if (found := self._spelled.pop(digest, None)) is not None:
-            self._by_transcript.pop(found[1].response_id, None)
+            self._by_transcript.pop(found.transcript.response_id, None)
 
 
 class Scan:
@@ -49,11 +62,11 @@ class Scan:
 
     __slots__ = ("_at", "_hasher", "_lengths", "_met", "_spelled")
 
-    def __init__(self, spelled: Mapping[bytes, tuple[Spelling, Transcript]], hasher: xxhash.xxh3_128) -> None:
+    def __init__(self, spelled: Mapping[bytes, Beginning], hasher: xxhash.xxh3_128) -> None:
         self._spelled = spelled
         self._hasher = hasher
         self._lengths = sorted(
-            {spelling.length for spelling, _ in spelled.values() if spelling.length}, reverse=True
+            {one.spelling.length for one in spelled.values() if one.spelling.length}, reverse=True
         )
         self._at = 0
         self._met: tuple[bytes, xxhash.xxh3_128] | None = None
@@ -78,7 +91,7 @@ class Scan:
         if self._met is None:
             return None
         digest, hasher = self._met
-        spelling, transcript = self._spelled.get(digest, (None, None))
-        if spelling is None or transcript is None:
+        if (begun := self._spelled.get(digest)) is None:
             return None
-        return Known(transcript, spelling.length, spelling.items, hasher.copy())
+        spelling = begun.spelling
+        return Known(begun.transcript, spelling.length, spelling.items, begun.level, hasher.copy())

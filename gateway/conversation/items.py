@@ -160,7 +160,7 @@ def _normal_item(value: dict[str, Any], kind: str) -> dict[str, Any]:
         del item["status"]
     if "role" in item or "call_id" in item or "encrypted_content" in item:
         item.pop("id", None)
-    if isinstance(item.get("arguments"), str):
+    if "arguments" in item:
         item["arguments"] = _normal_arguments(item["arguments"])
     if isinstance(item.get("content"), str) and "role" in item:
         part = "output_text" if item["role"] == "assistant" else "input_text"
@@ -186,7 +186,10 @@ def _normal_part(part: Any) -> Any:
     return normal
 
 
-def _normal_arguments(text: str) -> dict[str, Any]:
+def _normal_arguments(text: Any) -> dict[str, Any]:
+    """Each kind under a name of its own, so that no object that a client sends passes for what stands for a text."""
+    if not isinstance(text, str):
+        return {"value": text}
     try:
         return {"json": orjson.Fragment(canonical_text(text.encode()))}
     except (Ambiguous, UnicodeEncodeError):

@@ -8,6 +8,7 @@ its canonical form. What tiers 1 and 2 take for granted was read strictly when i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from gateway.conversation.arriving import NAME, OPENINGS, Body
@@ -35,22 +36,23 @@ class Reader:
         self._familiar = Familiar(digester)
         self._fields = FieldReader(digester)
 
-    def read(self, body: Body | bytes) -> Request | NotUpgradable:
+    def read(self, body: Body | bytes, *, bounded: bool = True) -> Request | NotUpgradable:
         """Read a decoded request body. Never fails: what cannot be read strictly goes over plain HTTP, byte for byte.
 
         Of one with a known beginning the request holds only the items behind it (see ``Request.after``); a body given as
-        bytes is read in full.
+        bytes is read in full. Not ``bounded``, it is read however many new items it has: for a body that was taken already.
         """
+        most = _MOST_NEW if bounded else sys.maxsize
         try:
             if isinstance(body, Body):
                 found = body.known()
-                if found is not None and (recognised := self._tail(body, *found)) is not None:
+                if found is not None and (recognised := self._tail(body, *found, most)) is not None:
                     return recognised
                 body = body.whole()
             start, border = _input_start(body)
-            if start is not None and (sliced := self._sliced(body, start, border)) is not None:
+            if start is not None and (sliced := self._sliced(body, start, border, most)) is not None:
                 return sliced
-            return self._plainly(body)
+            return self._plainly(body, most)
         except (UnicodeDecodeError, NotSliceable, Unreadable):
             return NotUpgradable("body")
 
@@ -58,7 +60,7 @@ class Reader:
         """The facts of an item that was sliced out of a larger JSON text; raises Unreadable for what is not UTF-8."""
         return self._familiar.facts(item)
 
-    def _tail(self, body: Body, start: int, known: Known) -> Request | None:
+    def _tail(self, body: Body, start: int, known: Known, most: int) -> Request | None:
         """Tier 1: what a shortened body says, with the known items and the comma behind them cut out."""
         short = body.without(start + 1, start + 2 + known.length)
         try:
@@ -73,10 +75,10 @@ class Reader:
         known.hasher.update(b",")
         known.hasher.update(text[1:-1])
         spelling = Spelling(length, known.hasher.digest(), known.items + len(items))
-        request = self._request(members, items, spelling, known)
+        request = self._request(members, items, most, spelling=spelling, after=known)
         return request if isinstance(request, Request) and items else None
 
-    def _sliced(self, body: bytes, start: int, border: bytes) -> Request | NotUpgradable | None:
+    def _sliced(self, body: bytes, start: int, border: bytes, most: int) -> Request | NotUpgradable | None:
         """Tier 2: what a shortened body says, with the familiar items cut out that the input begins with."""
         known = self._familiar.run(body, start + 1, border)
         short = body[: start + 1] + body[known.at :]
@@ -87,7 +89,7 @@ class Reader:
         tail = bytes(next(member.value for member in members if member.name == "input"))
         _check_around(short, start, len(tail))
         others = split_array(tail)
-        if len(others) > _MOST_NEW:
+        if len(others) > most:
             return NotUpgradable("items")
         end = known.at + len(tail) - 2
         text = memoryview(body)
@@ -96,21 +98,24 @@ class Reader:
             end - start - 1, self._digester.raw(text[start + 1 : end]), len(known.items) + len(others)
         )
         facts = (*known.facts, *map(self.facts, others))
-        return self._request(whole, (*known.items, *others), spelling, facts=facts)
+        return self._request(whole, (*known.items, *others), most, spelling=spelling, facts=facts)
 
-    def _plainly(self, body: bytes) -> Request | NotUpgradable:
+    def _plainly(self, body: bytes, most: int) -> Request | NotUpgradable:
         """Any spelling at all: a string as input, odd spacing, members in odd places."""
         body.decode()
         members = split_object(body)
         source = next((member.value for member in members if member.name == "input"), b"")
         if source[:1] == b'"':
-            return self._request(members, [b'{"type":"message","role":"user","content":' + source + b"}"])
-        return self._request(members, split_array(bytes(source)) if source[:1] == b"[" else ())
+            message = b'{"type":"message","role":"user","content":' + source + b"}"
+            return self._request(members, [message], most)
+        return self._request(members, split_array(bytes(source)) if source[:1] == b"[" else (), most)
 
     def _request(
         self,
         members: Sequence[Member],
         items: Sequence[bytes | memoryview],
+        most: int,
+        *,
         spelling: Spelling | None = None,
         after: Known | None = None,
         facts: Sequence[ItemFacts] | None = None,
@@ -120,7 +125,7 @@ class Reader:
         stream = values.get("stream") == b"true"
         if (refused := refusal_of(values)) is not None:
             return NotUpgradable(refused, stream, model)
-        if facts is None and len(items) > _MOST_NEW:
+        if facts is None and len(items) > most:
             return NotUpgradable("items", stream, model)
         return Request(
             members=tuple(members),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import xxhash
 
 from gateway.conversation.fields import FieldFacts
-from gateway.conversation.items import ItemFacts, Kind
+from gateway.conversation.items import ItemFacts, Kind, Level
 from gateway.conversation.packed import PackedFacts
 
 SKIPPABLE = frozenset({Kind.EMPTY, Kind.REASONING})
@@ -163,12 +163,14 @@ class Transcript:
 class Known:
     """The items that an earlier request, ``transcript``'s own, consisted of, recognised by their raw text.
 
-    ``length`` is that of the text in bytes, ``items`` how many items it holds, ``hasher`` has digested it so far.
+    ``length`` is that of the text in bytes, ``items`` how many items it holds, ``hasher`` has digested it so far. That these
+    items stand for what ``transcript`` holds was found at ``level``, with references resolved if the response was stored.
     """
 
     transcript: Transcript
     length: int
     items: int
+    level: Level
     hasher: xxhash.xxh3_128
 
 

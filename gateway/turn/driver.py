@@ -113,6 +113,11 @@ class TurnDriver:
             chain_stored=settings.stored == "delta",
         )
 
+    @property
+    def level(self) -> Level:
+        """How alike a resent history must be now."""
+        return self._rules.level
+
     def admit(self) -> None:
         """Raises Unavailable while no further turn may run; asked before a body is read, so that the refusal comes at once."""
         if self._running >= self._settings.max_in_flight:

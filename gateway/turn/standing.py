@@ -26,7 +26,8 @@ class Standing:
         self._identity = identity
         self._body = body
         self.request = request
-        if request.client_parent is not None:
+        self._level = driver.level
+        if request.client_parent is not None or not self._recognised_rightly():
             self._widen()
         self.plan: Plan = driver.plan(identity, self.request)
         if self.request.after is not None and not self.plan.parents:
@@ -101,14 +102,20 @@ class Standing:
             stored=request.store,
             now=self._driver.clock(),
             spelling=request.spelling if request.client_parent is None else None,
+            level=self._level,
         )
         if request.after is not None:
             store.outgrown(self._identity, request.after.transcript.response_id)
 
+    def _recognised_rightly(self) -> bool:
+        """Whether what made the beginning equal then would do so now: the level may have changed, and what is stored."""
+        after = self.request.after
+        return after is None or (after.level is self._level and after.transcript.stored is self.request.store)
+
     def _widen(self) -> None:
         """Read the items that were recognised without being read."""
         if self.request.after is not None:
-            whole = self._driver.reader.read(self._body.whole())
+            whole = self._driver.reader.read(self._body.whole(), bounded=False)
             assert isinstance(whole, Request)  # noqa: S101 (its beginning was read when it was first seen, its end just now)
             self.request = whole
 

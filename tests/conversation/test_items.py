@@ -109,6 +109,18 @@ DIFFERENT = {
     "arguments with null": ({**CALL, "arguments": '{"a":null}'}, {**CALL, "arguments": "{}"}),
     "broken arguments spaced otherwise": ({**CALL, "arguments": '{"a": '}, {**CALL, "arguments": '{"a":'}),
     "arguments NaN": ({**CALL, "arguments": '{"a":NaN}'}, {**CALL, "arguments": '{"a": NaN}'}),
+    "arguments that are an object, not its text": (
+        {"type": "tool_search_call", "call_id": "c", "arguments": {"a": 1}},
+        {"type": "tool_search_call", "call_id": "c", "arguments": '{"a":1}'},
+    ),
+    "arguments that look like our own form of a text": (
+        {"type": "tool_search_call", "call_id": "c", "arguments": {"json": {"a": 1}}},
+        {"type": "tool_search_call", "call_id": "c", "arguments": '{"a":1}'},
+    ),
+    "arguments that look like our own form of a broken text": (
+        {"type": "tool_search_call", "call_id": "c", "arguments": {"raw": "{"}},
+        {"type": "tool_search_call", "call_id": "c", "arguments": "{"},
+    ),
     "status of an output": ({**OUTPUT, "status": "incomplete"}, OUTPUT),
     "completed status of an output": ({**OUTPUT, "status": "completed"}, OUTPUT),
     "status incomplete": ({**MESSAGE, "status": "incomplete"}, MESSAGE),

@@ -7,6 +7,7 @@ nothing with what is tried here.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import orjson
 
@@ -82,6 +83,11 @@ class Gateway:
         self.store = Store(StoreLimits(responses=8, items=400, age=60))
         self.rules = Rules(level, any_change_is_full=False, chain_stored=True)
 
+    @property
+    def level(self):
+        """As the driver gives it."""
+        return self.rules.level
+
     def plan(self, identity, request):
         """As the driver does, but for what it learned of the upstream."""
         return self.store.plan(identity, request, self.rules)
@@ -103,7 +109,9 @@ def check(data):
         body = _body(history, choices)
         if (answered := _turn(gateway, body, f"resp_{turn}", held, choices)) is not None:
             history = [*history, *answered]
-        match choices.below(12):
+        match choices.below(13):
+            case 9:
+                gateway.rules = replace(gateway.rules, level=choices.pick(list(Level)))
             case 10:
                 gateway.store.forget(IDENTITY, f"resp_{choices.below(turn + 1)}")
             case 11:
