@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
@@ -27,8 +27,7 @@ class NotSliceable(ValueError):
     """The text is not JSON of the wanted kind, or an object with a duplicate key. Never quotes the text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One member of an object: its decoded name and the raw bytes of its value."""
 
     name: str
@@ -59,11 +58,11 @@ def _split(text: bytes) -> tuple[tuple[Member, ...], list[int]]:
         raise NotSliceable("not a JSON object") from None
     if len(decoded) > _MOST_MEMBERS:
         raise NotSliceable("too many members")
-    members = tuple(Member(name, bytes(value)) for name, value in decoded.items())
-    starts = _starts(text, members)
-    if starts is None:
+    raws = {name: bytes(raw) for name, raw in decoded.items()}
+    found = _walk(text, raws)
+    if found is None:
         raise NotSliceable("duplicate key")
-    return members, starts
+    return tuple(map(Member, raws, raws.values())), [place.start for place in found.values()]
 
 
 def split_array(text: bytes) -> tuple[bytes, ...]:
@@ -79,8 +78,7 @@ def join_object(members: tuple[Member, ...] | list[Member]) -> bytes:
     return b"{" + b",".join(msgspec.json.encode(m.name) + b":" + m.value for m in members) + b"}"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, gc=False):
     """Where one member of an object stands in its text: ``text[key:start]`` is key and colon, ``text[start:end]`` the value."""
 
     key: int
@@ -100,24 +98,45 @@ def places(text: bytes) -> dict[str, Place]:
         return _lenient_places(text)
     except RecursionError:
         raise NotSliceable("nested too deeply") from None
-    found: dict[str, Place] = {}
-    at = _skip(text, 0) + 1
-    for name, raw in members.items():
-        value = bytes(raw)
-        key = _skip(text, at)
-        quoted = _STRING.match(text, key)
-        if quoted is None or _name(quoted.group()) != name:
-            raise NotSliceable("duplicate key")
-        start = _skip(text, _skip(text, quoted.end()) + 1)
-        if not text.startswith(value, start):
-            raise NotSliceable("duplicate key")
-        found[name] = Place(key, start, start + len(value))
-        at = _skip(text, start + len(value)) + 1
-    if not found:
-        return found
-    if _skip(text, at) != len(text):  # members were left over: the decoder had merged two of one name
+    raws = {name: bytes(raw) for name, raw in members.items()}
+    found = _walk(text, raws)
+    if found is None:
         raise NotSliceable("duplicate key")
     return found
+
+
+def _walk(text: bytes, members: dict[str, bytes]) -> dict[str, Place] | None:
+    """The place of each member; None unless ``text`` holds exactly ``members``.
+
+    A decoder that keeps the last of two equal keys would hide the first.
+    """
+    found: dict[str, Place] = {}
+    at = _skip(text, 0) + 1
+    for name, value in members.items():
+        key, usual = at, _usual_key(name)
+        start = key + len(usual)
+        if not text.startswith(usual, key) or not text.startswith(value, start):
+            key = _skip(text, at)
+            quoted = _STRING.match(text, key)
+            if quoted is None or _name(quoted.group()) != name:
+                return None
+            start = _skip(text, _skip(text, quoted.end()) + 1)
+            if not text.startswith(value, start):
+                return None
+        at = start + len(value)
+        found[name] = Place(key, start, at)
+        if not text.startswith(b",", at):
+            at = _skip(text, at)
+        if text.startswith(b",", at):
+            at += 1
+    at = _skip(text, at)
+    return found if text.startswith(b"}", at) and _skip(text, at + 1) == len(text) else None
+
+
+@lru_cache(1024)
+def _usual_key(name: str) -> bytes:
+    """How nearly everybody writes the key and its colon."""
+    return msgspec.json.encode(name) + b":"
 
 
 def _lenient_places(text: bytes) -> dict[str, Place]:
@@ -189,28 +208,6 @@ def _expect(text: bytes, at: int, sign: bytes) -> int:
     if text[at : at + 1] != sign:
         raise NotSliceable("not a JSON object")
     return _skip(text, at + 1)
-
-
-def _starts(text: bytes, members: tuple[Member, ...]) -> list[int] | None:
-    """Where the value of each member begins; None unless ``text`` holds exactly ``members``.
-
-    A decoder that keeps the last of two equal keys would hide the first.
-    """
-    starts: list[int] = []
-    at = _skip(text, 0) + 1
-    for member in members:
-        at = _skip(text, at)
-        key = _STRING.match(text, at)
-        if key is None or _name(key.group()) != member.name:
-            return None
-        at = _skip(text, _skip(text, key.end()) + 1)
-        if not text.startswith(member.value, at):
-            return None
-        starts.append(at)
-        at = _skip(text, at + len(member.value))
-        if text[at : at + 1] == b",":
-            at += 1
-    return starts if text[at : at + 1] == b"}" and _skip(text, at + 1) == len(text) else None
 
 
 def _skip(text: bytes, at: int) -> int:
