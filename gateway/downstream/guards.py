@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -135,6 +136,8 @@ class Guard:
 
 
 _PREFLIGHT = "Access-Control-Request-Method"
+_LONGEST_NAME = 300
+"""Characters of a Host value; names have at most 255, and a port may follow."""
 
 
 def _ambiguous(request: web.Request) -> BadRequest | None:
@@ -182,6 +185,11 @@ def _wants_socket(request: web.Request) -> bool:
 
 def _name(host: str) -> str | None:
     """The bare name or address of a Host value or a setting, without port; None if it is neither."""
+    return _read_name(host) if len(host) <= _LONGEST_NAME else None
+
+
+@lru_cache(256)
+def _read_name(host: str) -> str | None:
     if host == "*":
         return host
     if host.count(":") > 1 and not host.startswith("["):
@@ -201,6 +209,7 @@ def _name(host: str) -> str | None:
         return name
 
 
+@lru_cache(256)
 def _is_loopback(name: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True

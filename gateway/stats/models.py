@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 OTHER = "other"
 
 KNOWN_MODELS = (
@@ -28,7 +30,11 @@ _SEPARATORS = "-.:@_"
 
 def model_label(model: str) -> str:
     """The label for a model named by a client, such as ``openai/gpt-5.1-2026-01-01``: its family, else ``other``."""
-    name = model[:80].rpartition("/")[2].lower()
+    return _family(model[:80].rpartition("/")[2].lower())
+
+
+@lru_cache(256)
+def _family(name: str) -> str:
     for known in _LONGEST_FIRST:
         if name.startswith(known) and (
             len(name) == len(known) or name[len(known)] in _SEPARATORS or known.isalpha()
