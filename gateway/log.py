@@ -116,6 +116,16 @@ def not_reloaded(why: str) -> None:
     logger().error("not_reloaded", why=why, remedy="everything stays as it was")
 
 
+def handed_over(process: int) -> None:
+    """Log that a successor answers from now on; its number."""
+    logger().info("handed_over", process=process)
+
+
+def not_handed_over(why: str) -> None:
+    """Log why no successor took over, in constant words."""
+    logger().error("not_handed_over", why=why, remedy="everything stays as it was")
+
+
 def failed(what: str, failure: BaseException) -> None:
     """Log a failure of the gateway's own, in a background task or a request."""
     logger().error("failed", what=what, **where(failure))

@@ -61,7 +61,15 @@ class Settings:
         False, "Allow a host wider than loopback; clients must then present the token of token_file."
     )
     token_file: str = _setting(
-        "", "File with the token that clients present in the header x-upwire-token; empty asks for none."
+        "",
+        "File with the token that clients present in the header x-upwire-token, or with a line LABEL: TOKEN for each member of a "
+        "team; empty asks for none.",
+    )
+    team_file: str = _setting(
+        "",
+        "TOML file with a table for each label under which keys are counted: keys (digests, see upwire label), and in_flight and "
+        "sockets if it has limits of its own.",
+        reload=True,
     )
     upstream_key_file: str = _setting(
         "",
@@ -116,9 +124,19 @@ class Settings:
         reload=True,
     )
     client_timeout: float = _setting(
-        300.0, "Seconds for which a client may take nothing of its stream before it is dropped."
+        300.0,
+        "Seconds for which a client may send nothing of its body, or take nothing of its stream, before it is dropped.",
     )
-    max_in_flight: int = _setting(1024, "Turns at once; beyond it 503 with retry-after.", reload=True)
+    max_in_flight: int = _setting(
+        1024,
+        "Turns at once; beyond it 503 with retry-after. Where several keys want all they can get, each gets the same.",
+        reload=True,
+    )
+    in_flight_per_identity: int = _setting(
+        0,
+        "Turns of one key or label at once, if less than its fair share; 0 sets no such limit.",
+        reload=True,
+    )
     sockets_per_identity: int = _setting(32, "Upstream sockets of one identity at once.", reload=True)
     sockets: int = _setting(256, "Upstream sockets in all.", reload=True)
     socket_wait: float = _setting(
@@ -146,20 +164,14 @@ class Settings:
     conversation_age: float = _setting(
         86_400.0, "Seconds for which an unused conversation is kept.", reload=True
     )
-    check_parent: bool = _setting(
-        True,
-        "Throw away, unseen, an answer that says it continues another response than it was asked to.",
-        reload=True,
-    )
-    survives_errors: bool = _setting(
-        True,
-        "Whether an upstream whose profile says so is trusted to keep a socket open after an error event.",
-        reload=True,
-    )
     drain_timeout: float = _setting(30.0, "Seconds that running turns may take to finish after SIGTERM.")
     drain_grace: float = _setting(
         0.0,
         "Seconds after SIGTERM in which new requests are still served; for a sidecar whose application ends later.",
+    )
+    handover_timeout: float = _setting(
+        3600.0,
+        "Seconds that what runs may take to finish after SIGUSR2, when a successor serves all that is new.",
     )
     traces: bool = _setting(
         False,

@@ -86,6 +86,8 @@ def _events(feed: Feed, state: Callable[[], bytes]) -> Callable[[web.Request], A
             response = web.StreamResponse(
                 headers={"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store"}
             )
+            # Whoever asks again shall not be bound to this process.
+            response.force_close()
             await response.prepare(request)
             if request.method == "HEAD":
                 return response

@@ -10,7 +10,19 @@ import click
 from gateway import __version__
 from gateway.config import ConfigError
 
-COMMANDS = ("serve", "demo", "connect", "exec", "check", "config", "stats", "tail", "health", "simulate")
+COMMANDS = (
+    "serve",
+    "demo",
+    "connect",
+    "exec",
+    "check",
+    "config",
+    "stats",
+    "tail",
+    "health",
+    "label",
+    "simulate",
+)
 
 
 class Commands(click.Group):

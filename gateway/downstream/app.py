@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -42,16 +42,16 @@ def build_app(
     on_failure: OnFailure,
     received: Callable[[web.Request], Headers] = lambda request: header_pairs(request.raw_headers),
     admin_routes: Iterable[web.AbstractRouteDef] = (),
-    token: str | None = None,
+    tokens: Collection[str] = (),
     middlewares: Sequence[Middleware] = (),
 ) -> web.Application:
     """The application.
 
     ``respond`` answers ``POST /v1/responses`` and may raise GatewayError before it has begun to answer; all else of the API goes
     through ``plain``. ``admin_routes`` are our own paths. ``received``, ``identify`` and ``on_deleted`` are those of Passthrough, ``on_failure``
-    takes failures of the gateway itself, ``token`` is asked of every client if not None, and ``middlewares`` run outermost.
+    takes failures of the gateway itself, one of ``tokens`` is asked of every client if there are any, and ``middlewares`` run outermost.
     """
-    guard = Guard(settings, token=token)
+    guard = Guard(settings, tokens=tokens)
     app = web.Application(
         middlewares=[*middlewares, answer_errors(on_failure), guard.middleware],
         client_max_size=settings.max_body,

@@ -46,17 +46,46 @@ async def read_body(request: web.Request, *, max_decoded: int) -> bytes:
     return b"".join(parts)
 
 
-async def take_body(request: web.Request, take: Callable[[bytes], None], *, max_decoded: int) -> None:
+async def take_body(
+    request: web.Request,
+    take: Callable[[bytes], None],
+    *,
+    max_decoded: int,
+    patience: float | None = None,
+) -> None:
     """Give the body of ``request``, decoded, to ``take`` piece by piece as it arrives; ``max_decoded`` in bytes.
 
-    Raises BadRequest: 413 over the cap (at once if the length says so, and never having read much more), 415 for an unknown content
-    coding, 400 for a body that is cut, corrupt, has bytes behind its end, or is not framed as HTTP.
+    ``patience`` is for how many seconds nothing of it may come. Raises BadRequest: 413 over the cap (at once if the length says so,
+    and never having read much more), 415 for an unknown content coding, 408 for a body that does not come, 400 for one that is cut,
+    corrupt, has bytes behind its end, or is not framed as HTTP.
     """
     stages = _stages(request.headers.getall("Content-Encoding", ()))
     if (request.content_length or 0) > max_decoded:
         raise _too_large()
     if not request.body_exists:
         return
+    if patience is None or request.content.is_eof():
+        # All of it is here, as it mostly is.
+        await _take(request, take, stages, max_decoded)
+        return
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(patience) as limit:
+
+            def came(piece: bytes) -> None:
+                limit.reschedule(loop.time() + patience)
+                take(piece)
+
+            await _take(request, came, stages, max_decoded)
+    except TimeoutError:
+        raise BadRequest(
+            "The rest of the request body did not come in time.", code="body_timeout", status=408
+        ) from None
+
+
+async def _take(
+    request: web.Request, take: Callable[[bytes], None], stages: Sequence[_Stage], max_decoded: int
+) -> None:
     came = decoded = worked = 0
     async for chunk in body_chunks(request):
         came += len(chunk)

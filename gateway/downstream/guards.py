@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from aiohttp.typedefs import Handler
 from gateway.downstream.malformed import error_response
 from gateway.errors import BadRequest
 from gateway.settings import Settings
-from gateway.upstream.identity import CLIENT_KEYS
+from gateway.upstream.identity import CLIENT_KEYS, key_in
 from gateway.upstream.urls import api_path
 
 _OPEN = frozenset({"/healthz", "/readyz", "/dashboard"})
@@ -31,15 +32,16 @@ _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 class Guard:
     """The checks, as a middleware.
 
-    ``token`` is what clients must present, or None: in ``x-upwire-token``, or as their key where that has no other use: everywhere,
-    if the gateway has the upstream's key, and else outside the API, where scrapers know no other header.
+    ``tokens`` are those of which clients must present one, if there are any: in ``x-upwire-token``, or as their key where that has no
+    other use: everywhere, if the gateway has the upstream's key, and else outside the API, where scrapers know no other header.
     """
 
-    def __init__(self, settings: Settings, *, token: str | None = None) -> None:
+    def __init__(self, settings: Settings, *, tokens: Collection[str] = ()) -> None:
         self.reconfigure(settings)
-        self._token = token
+        self._tokens = [token.encode("utf-8", "surrogatepass") for token in tokens]
         self._token_as_key = bool(settings.upstream_key_file or settings.upstream_key_env)
         self._listening = _name(settings.host)
+        self.leaving = False
 
     def reconfigure(self, settings: Settings) -> None:
         """Other allowed names and origins from the next request."""
@@ -61,8 +63,8 @@ class Guard:
             raise _forbidden("Origin", "allowed_origins")
         if origin is not None and request.method == "OPTIONS" and _PREFLIGHT in request.headers:
             return self._preflight(request)
-        if self._token is not None and request.raw_path.partition("?")[0] not in _OPEN:
-            self._check_token(request, self._token)
+        if self._tokens and request.raw_path.partition("?")[0] not in _OPEN:
+            self._check_token(request)
         if request.headers.get("Expect", "100-continue").lower() != "100-continue":
             raise BadRequest("This expectation cannot be met.", code="expectation_failed", status=417)
         if _wants_socket(request):
@@ -79,7 +81,14 @@ class Guard:
         return await handler(request)
 
     async def on_prepare(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Let pages of allowed origins read the answer; a handler of the application's ``on_response_prepare``."""
+        """Let pages of allowed origins read the answer; a handler of the application's ``on_response_prepare``.
+
+        While ``leaving``, the answer is the last one of its connection, and says so.
+        """
+        if self.leaving:
+            response.force_close()
+            if request.version >= (1, 1):
+                response.headers["Connection"] = "close"
         origin = request.headers.get("Origin")
         if origin is not None and self._may_call(request):
             response.headers.setdefault("Access-Control-Allow-Origin", origin)
@@ -119,13 +128,13 @@ class Guard:
             headers["Access-Control-Allow-Private-Network"] = "true"
         return web.Response(status=204, headers=headers)
 
-    def _check_token(self, request: web.Request, token: str) -> None:
+    def _check_token(self, request: web.Request) -> None:
         presented = [request.headers.get("x-upwire-token", "")]
         if self._token_as_key or api_path(request.raw_path) is None:
-            presented += [_key_in(request.headers.get(name, "")) for name in CLIENT_KEYS]
-        wanted = token.encode("utf-8", "surrogatepass")
+            presented += [key_in(request.headers.get(name, "")) for name in CLIENT_KEYS]
+        shown = [each.encode("utf-8", "surrogatepass") for each in presented]
         # All are compared, so that the time tells nothing about which came close.
-        same = [hmac.compare_digest(each.encode("utf-8", "surrogatepass"), wanted) for each in presented]
+        same = [hmac.compare_digest(each, token) for each in shown for token in self._tokens]
         if not any(same):
             also = " or as the API key" if self._token_as_key else ""
             raise BadRequest(
@@ -160,12 +169,6 @@ def _is_embedded(request: web.Request) -> bool:
     """Whether a page of another site asks for this in a way that tells no Origin, as for an image or a script."""
     site = request.headers.get("Sec-Fetch-Site", "").lower()
     return site in {"cross-site", "same-site"} and api_path(request.raw_path) is not None
-
-
-def _key_in(value: str) -> str:
-    """The key in a header's value, with or without the word Bearer before it."""
-    scheme, _, key = value.partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else value
 
 
 def _forbidden(header: str, setting: str) -> BadRequest:

@@ -27,23 +27,35 @@ def responder(
     """
 
     async def respond(request: web.Request) -> web.StreamResponse:
-        driver.admit()
         headers, presented = received(request), token(request)
-        body = driver.body(headers, presented, request.raw_path.partition("?")[2])
-        await read(request, body.feed)
-        call = Call(
-            target=request.raw_path, headers=headers, body=body, token=presented, received=driver.clock()
-        )
-        async with driver.turn(call) as turn:
-            match await turn.open():
-                case Whole(status, headers, whole):
-                    return await _whole(request, turn, status, headers, whole)
-                case Streaming(headers):
-                    return await _stream(request, turn, headers)
-                case Relayed(upstream, headers):
-                    relayed = await relay(request, upstream, extra=headers, observe=turn.observe)
-                    turn.relayed()
-                    return relayed
+        identity = driver.identity(headers, presented, request.raw_path.partition("?")[2])
+        party, places = driver.parties.of(identity, headers, presented), driver.places
+        # Before the body is read, so that a refusal comes at once.
+        if not places.take(party):
+            await places.wait(party)
+        try:
+            body = driver.body(identity)
+            await read(request, body.feed)
+            call = Call(
+                target=request.raw_path,
+                headers=headers,
+                body=body,
+                token=presented,
+                received=driver.clock(),
+                party=party,
+            )
+            async with driver.turn(call) as turn:
+                match await turn.open():
+                    case Whole(status, headers, whole):
+                        return await _whole(request, turn, status, headers, whole)
+                    case Streaming(headers):
+                        return await _stream(request, turn, headers)
+                    case Relayed(upstream, headers):
+                        relayed = await relay(request, upstream, extra=headers, observe=turn.observe)
+                        turn.relayed()
+                        return relayed
+        finally:
+            places.leave(party)
 
     return respond
 

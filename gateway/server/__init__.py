@@ -9,21 +9,21 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gateway import log
-from gateway.config import ConfigError, unix_path
+from gateway.config import ConfigError
 from gateway.server.assemble import assemble
+from gateway.server.handover import Handover, inherited, listen
 from gateway.server.lifecycle import HURRY, Gateway, Requests, Stop, run
 from gateway.server.listen import CannotListen, bind, url_of
 from gateway.server.reload import Terminal, reloaded
 from gateway.server.supervisor import Supervisor
-from gateway.server.unix_socket import bind_unix
 from gateway.settings import Settings
 from gateway.tasks import Tasks
+from gateway.upstream.team import TeamUnusable
 
 __all__ = ["CannotListen", "Gateway", "Requests", "Stop", "assemble", "bind", "run", "serve", "url_of"]
 
@@ -31,16 +31,17 @@ __all__ = ["CannotListen", "Gateway", "Requests", "Stop", "assemble", "bind", "r
 async def serve(
     settings: Settings,
     *,
-    token: str | None = None,
+    token: str | Mapping[str, str] | None = None,
     ready: Callable[[str], None] | None = None,
     again: Callable[[], Settings] | None = None,
 ) -> int:
     """Run the gateway until a signal ends it; returns the exit code.
 
     ``ready`` is called once with the base URL when requests are answered. ``again`` reads the settings once more, on SIGHUP,
-    and may raise ConfigError. Raises CannotListen.
+    and may raise ConfigError. ``token`` is that of ``assemble``. Raises CannotListen, and what ``assemble`` does.
     """
-    listeners = _listen(settings)
+    before = inherited(os.environ)
+    listeners = listen(settings, before)
     url = url_of(settings.host, listeners)
     stop = Stop()
     supervisor = Supervisor(os.environ)
@@ -52,8 +53,13 @@ async def serve(
 
     def tell() -> None:
         supervisor.ready(url)
+        before.ready()
         if ready is not None:
             ready(url)
+
+    def moved(process: int) -> None:
+        supervisor.moved(process)
+        stop.move()
 
     tasks = Tasks(log.failed)
     tasks.spawn(supervisor.keep_telling(), name="signs of life")
@@ -61,11 +67,16 @@ async def serve(
         gateway = assemble(settings, token=token)
         if again is not None and hasattr(signal, "SIGHUP"):
             loop.add_signal_handler(signal.SIGHUP, _Hangup(gateway, settings, again, stop).take)
+        if hasattr(signal, "SIGUSR2"):
+            handover = Handover(settings, listeners, tasks, moved)
+            loop.add_signal_handler(signal.SIGUSR2, handover.take)
+            stop.on_ask = handover.forget
         await run(
             gateway,
             listeners,
             drain_timeout=settings.drain_timeout,
             drain_grace=settings.drain_grace,
+            handover_timeout=settings.handover_timeout,
             stop=stop,
             ready=tell,
         )
@@ -94,25 +105,13 @@ class _Hangup:
             return
         try:
             found = reloaded(self._settings, self._again())
-        except ConfigError as error:
+            self._gateway.reconfigure(found.settings)
+        except (ConfigError, TeamUnusable) as error:
             log.not_reloaded(str(error))
             return
         self._settings = found.settings
         log.configure(found.settings.log_level, found.settings.log_format)
-        self._gateway.reconfigure(found.settings)
         log.reloaded(found.changed, found.need_restart)
-
-
-def _listen(settings: Settings) -> list[socket.socket]:
-    listeners = bind(settings.host, settings.port)
-    try:
-        for address in settings.listen:
-            listeners.append(bind_unix(unix_path(address)))
-    except CannotListen:
-        for listener in listeners:
-            listener.close()
-        raise
-    return listeners
 
 
 def _on_signal(stop: Stop, number: int, supervisor: Supervisor) -> None:

@@ -31,20 +31,38 @@ CLOSE = 5.0
 """Seconds that upstream sockets may take for their close handshake."""
 HURRY = 0.8
 """Seconds after the second signal within which the process is gone, whatever still hangs."""
+QUIET = 90.0
+"""Seconds for which an unused connection of a client is kept after another process took over; few clients keep one longer.
+
+A connection that is closed from here may be one on which a request is just coming in.
+"""
+_LOOK = 0.1
+"""Seconds between two looks at connections that are to end by themselves."""
 
 
 class Stop:
-    """What has been asked of a running gateway: to end, then to end now."""
+    """What has been asked of a running gateway: to leave all that is new to another process, to end, to end now."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.hurried = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.moved = False
         self.number = 0
+        self.on_ask: Callable[[], None] = lambda: None
+
+    def move(self) -> None:
+        """Another process has taken over: accept no connection, and end when those that are here have ended."""
+        self.moved = True
+        self.changed.set()
 
     def ask(self, number: int = 0) -> bool:
         """Ask to end; the second time, ask to end now. ``number`` is the signal's; True if this was not the first time."""
         again = self.asked.is_set()
         self.asked.set()
+        self.changed.set()
+        if not again:
+            self.on_ask()
         if again:
             self.number = number
             self.hurried.set()
@@ -107,6 +125,21 @@ class Requests:
         self._taken = False
         return await self._until_none(seconds, stop)
 
+    async def run_out(self, seconds: float, stop: Stop, connections: Callable[[], int]) -> None:
+        """Serve what comes in on the ``connections`` that there are, ``seconds`` at most, until none is left or asked to stop."""
+        self.phase = "draining"
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        end, used = now + seconds, now
+        while not stop.asked.is_set() and now < end:
+            used = now if self._running else used
+            if not self._running and (not connections() or now - used >= QUIET):
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK):
+                    await stop.asked.wait()
+            now = loop.time()
+
     async def break_off(self, stop: Stop) -> None:
         """Wait for the end of requests that lost their upstream, a little; then cancel what still runs."""
         if await self._until_none(BREAK_OFF, stop):
@@ -144,13 +177,15 @@ class Gateway:
 
     ``runner`` serves an application that has ``requests.middleware`` outermost; ``close`` ends background tasks and all
     connections to the upstream, idle sockets with code 1000, and may be called twice; ``reconfigure`` goes on with settings that
-    differ in reloadable ones only.
+    differ in reloadable ones only, and changes nothing where it raises TeamUnusable; ``let_go`` makes every answer the last one
+    of its connection.
     """
 
     requests: Requests
     runner: web.BaseRunner
     close: Callable[[], Awaitable[None]]
     reconfigure: Callable[[Settings], None] = lambda _: None
+    let_go: Callable[[], None] = lambda: None
 
 
 async def run(
@@ -159,10 +194,14 @@ async def run(
     *,
     drain_timeout: float,
     drain_grace: float = 0.0,
+    handover_timeout: float = 0.0,
     stop: Stop,
     ready: Callable[[], None],
 ) -> None:
-    """Serve on ``listeners`` until ``stop`` is asked, then linger, drain and close everything. Times are in seconds."""
+    """Serve on ``listeners`` until ``stop`` is asked, then linger, drain and close everything. Times are in seconds.
+
+    Where another process took over, what runs here has ``handover_timeout`` to end by itself.
+    """
     runner = gateway.runner
     try:
         await runner.setup()
@@ -170,8 +209,14 @@ async def run(
             await web.SockSite(runner, listener, backlog=BACKLOG).start()
         gateway.requests.take()
         ready()
-        await stop.asked.wait()
-        await gateway.requests.linger(drain_grace, stop)
+        await stop.changed.wait()
+        if stop.moved:
+            for site in tuple(runner.sites):
+                await site.stop()
+            gateway.let_go()
+            await gateway.requests.run_out(handover_timeout, stop, lambda: _connections(runner))
+        else:
+            await gateway.requests.linger(drain_grace, stop)
         # The listeners stay open: whoever watches readiness must be able to ask until the end.
         if not await gateway.requests.drain(drain_timeout, stop):
             # A turn whose upstream is gone tells its client so, in the stream; one that is cancelled can only hang up.
@@ -182,6 +227,11 @@ async def run(
         await _close(gateway)
         for listener in listeners:
             listener.close()
+
+
+def _connections(runner: web.BaseRunner) -> int:
+    """How many clients are connected."""
+    return len(runner.server.connections) if isinstance(runner.server, web.Server) else 0
 
 
 async def _close(gateway: Gateway) -> None:

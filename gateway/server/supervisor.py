@@ -32,6 +32,11 @@ class Supervisor:
         """The end has begun."""
         self._tell("STOPPING=1", "STATUS=finishing running turns")
 
+    def moved(self, process: int) -> None:
+        """Another process has taken over, and is the one to watch; nothing is told of this one from now on."""
+        self._tell(f"MAINPID={process}", "READY=1")
+        self._known = False
+
     async def keep_telling(self) -> None:
         """Tell again and again that the event loop still turns, where the manager restarts a process that does not."""
         while self.interval is not None:

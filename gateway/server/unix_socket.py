@@ -17,31 +17,42 @@ from gateway.server.listen import BACKLOG, CannotListen
 
 
 class UnixListener(socket.socket):
-    """A listening unix socket that takes its file away when it is closed."""
+    """A listening unix socket that takes its file away when it is closed.
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._path = path
+    With ``number`` it is one that another process opened and handed over, of which the file is now ours.
+    """
+
+    def __init__(self, path: Path, number: int | None = None) -> None:
+        super().__init__(socket.AF_UNIX, socket.SOCK_STREAM, fileno=number)
+        self.path = path
         self._file: tuple[int, int] | None = None
+        if number is not None:
+            self.setblocking(False)
+            with contextlib.suppress(OSError):
+                self._file = _file_of(path)
 
     def open(self) -> None:
         """Bind and listen. Only owner and group may connect."""
         # Other users are kept out from the first moment on, not after a chmod.
         before = os.umask(0o117)
         try:
-            self.bind(str(self._path))
+            self.bind(str(self.path))
         finally:
             os.umask(before)
-        self._file = _file_of(self._path)
+        self._file = _file_of(self.path)
         self.listen(BACKLOG)
         self.setblocking(False)
+
+    def keep(self) -> None:
+        """Leave the file to another process that listens on this very socket."""
+        self._file = None
 
     def close(self) -> None:
         """Close, and remove the file unless another process has put its own there."""
         file, self._file = self._file, None
         with contextlib.suppress(OSError):
-            if file is not None and _file_of(self._path) == file:
-                self._path.unlink()
+            if file is not None and _file_of(self.path) == file:
+                self.path.unlink()
         super().close()
 
 

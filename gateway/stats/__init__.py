@@ -5,6 +5,7 @@ Everything counted has a fixed set of names, so that no client can make it grow.
 
 from gateway.stats.fields import FIELDS, TURN_FIELDS, Field, path_of
 from gateway.stats.histogram import Histogram
+from gateway.stats.members import Members, Now
 from gateway.stats.models import MODELS, OTHER, field_label, model_label
 from gateway.stats.reasons import CLOSED_TEXTS, REASON_TEXTS, REASONS, RECOVERIES, RECOVERY_TEXTS, Explained
 from gateway.stats.turns import (
@@ -34,7 +35,9 @@ __all__ = [
     "Explained",
     "Field",
     "Histogram",
+    "Members",
     "Mode",
+    "Now",
     "Outcome",
     "Stats",
     "TurnRecord",

@@ -25,6 +25,7 @@ class Account:
         self._client_in = client_in
         self._model = model
         self._trace = trace
+        self.label: str | None = None
         self._asked = False
         self._paused_at: float | None = None
         self._paused = 0.0
@@ -122,6 +123,7 @@ class Account:
             model=self._model,
             waited=self._paused if self._asked else None,
             trace=self._trace,
+            label=self.label,
         )
 
     def _added(self, written_at: float | None) -> float | None:

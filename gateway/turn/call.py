@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.conversation.arriving import Body
+from gateway.pool.party import Party
 from gateway.upstream.plain import PlainResponse
 
 Headers = tuple[tuple[str, str], ...]
@@ -18,7 +19,7 @@ _TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{
 class Call:
     """One ``POST /v1/responses``: its request target and headers as received, its decoded body, the gateway token presented.
 
-    ``received`` is the time, on the driver's clock, at which the body was complete.
+    ``received`` is the time, on the driver's clock, at which the body was complete; ``party`` is whose share it is.
     """
 
     target: str
@@ -26,6 +27,7 @@ class Call:
     body: Body
     token: str | None
     received: float
+    party: Party = field(default_factory=Party)
 
     @property
     def query(self) -> str:

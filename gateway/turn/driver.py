@@ -19,19 +19,18 @@ from gateway.conversation.reading import Reader
 from gateway.conversation.reasons import Reason
 from gateway.conversation.request import NotUpgradable, Request
 from gateway.conversation.transcripts import Transcript
-from gateway.errors import Unavailable
 from gateway.settings import Settings
-from gateway.stats import TurnRecord, field_label
+from gateway.stats import OTHER, Now, TurnRecord, field_label
 from gateway.store import Store
 from gateway.turn.call import Call, Headers
+from gateway.turn.parties import Parties
+from gateway.turn.places import Places
 from gateway.turn.turn import Turn
 from gateway.upstream.identity import VolatileHeaders, identity_digest
 from gateway.upstream.plain import PlainHttp
 from gateway.upstream.profile import profile_of
 from gateway.upstream.socket_pool import SocketPool
-
-_RETRY_AFTER = 1
-"""Seconds after which a turn that found the gateway full may come again."""
+from gateway.upstream.team import Team
 
 # Fields that are remembered as taken by plain HTTP only; an upstream has one or two.
 _HTTP_ONLY_FIELDS = 16
@@ -80,10 +79,12 @@ class TurnDriver:
         pool: SocketPool,
         plain: PlainHttp,
         counter: Counter,
+        team: Team | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.upstream = settings.upstream
         self.profile = profile_of(settings.upstream, settings.profile)
+        self.places = Places(settings.max_in_flight, settings.in_flight_per_identity)
         self.reconfigure(settings)
         self.store = store
         self.pool = pool
@@ -93,10 +94,10 @@ class TurnDriver:
         self._digester = Digester(key)
         self.reader = Reader(self._digester)
         self._key = key
+        self.parties = Parties(key, team or Team())
         self._counter = counter
         self._volatile = VolatileHeaders(key)
         self._learned = _Learned()
-        self._running = 0
         self._told_of_reasoning: set[bytes] = set()
         self._log = structlog.get_logger("upwire")
 
@@ -107,6 +108,7 @@ class TurnDriver:
         self.max_waiting = settings.max_waiting
         self.survives_errors = settings.survives_errors and self.profile.survives_errors
         self._settings = settings
+        self.places.reconfigure(settings.max_in_flight, settings.in_flight_per_identity)
         self._rules = Rules(
             Level[settings.match.upper()],
             any_change_is_full=settings.settings == "full",
@@ -118,23 +120,12 @@ class TurnDriver:
         """How alike a resent history must be now."""
         return self._rules.level
 
-    def admit(self) -> None:
-        """Raises Unavailable while no further turn may run; asked before a body is read, so that the refusal comes at once."""
-        if self._running >= self._settings.max_in_flight:
-            raise Unavailable(
-                "The gateway is serving as many requests as it may; send the request again later.",
-                code="too_many_turns",
-                retry_after=_RETRY_AFTER,
-            )
-
     def turn(self, call: Call) -> Turn:
-        """A turn for this call, to be entered with ``async with``. Raises Unavailable beyond the limit of turns at once."""
-        self.admit()
+        """A turn for this call, to be entered with ``async with``; the caller holds a place for it."""
         return Turn(self, call, call.body.owner, self.reader.read(call.body))
 
-    def body(self, headers: Headers, token: str | None, query: str) -> Body:
-        """An empty body for a call with these headers, to be fed as it arrives."""
-        identity = self.identity(headers, token, query)
+    def body(self, identity: bytes) -> Body:
+        """An empty body for a call of ``identity``, to be fed as it arrives."""
         return Body(identity, self.store.scan(identity, self._digester.running()))
 
     def identity(self, headers: Headers, token: str | None, query: str) -> bytes:
@@ -148,12 +139,10 @@ class TurnDriver:
 
     def begin(self) -> None:
         """A turn starts."""
-        self._running += 1
         self._counter.begin()
 
     def end(self, record: TurnRecord) -> None:
         """A turn has ended."""
-        self._running -= 1
         self._counter.end(record)
 
     def forward_reason(self, call: Call, request: Request | NotUpgradable) -> Reason | None:
@@ -275,6 +264,13 @@ class TurnDriver:
                 field_label(name) for name, until in learned.http_only.items() if now < until
             ),
         }
+
+    def holdings(self) -> dict[str, Now]:
+        """What each label of the team holds now, and all others together."""
+        found = {party.label or OTHER: Now(party.turns, party.sockets) for party in self.parties.labelled()}
+        turns, sockets = (sum(held) for held in zip(*found.values(), strict=True)) if found else (0, 0)
+        seen = self.pool.snapshot()
+        return found | {OTHER: Now(self.places.taken - turns, seen["open"] + seen["dialling"] - sockets)}
 
     def own_headers(self, mode: str, reason: Reason | None, added: float | None) -> Headers:
         """The headers that say how a turn went, and the time in seconds that the gateway added, unless switched off."""

@@ -77,6 +77,7 @@ class Turn:
         self._violated = False
         self._not_taken: str | None = None
         self.account = Account(driver.clock, call.received, len(call.body), request.model, call.trace())
+        self.account.label = call.party.label
 
     async def __aenter__(self) -> Self:
         self._driver.begin()

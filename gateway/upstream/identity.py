@@ -114,6 +114,21 @@ def identity_digest(
     return digest.digest()
 
 
+def credential_digest(key: bytes, headers: Headers, token: str | None) -> bytes:
+    """Digest of who pays for this request: 16 bytes, equal for the same credentials whatever else its headers say."""
+    digest = _new(key)
+    _feed(digest, token or "")
+    for name, value in sorted((n.lower(), v) for n, v in headers if n.lower() in CLIENT_KEYS):
+        _feed(digest, name, value)
+    return digest.digest()
+
+
+def key_in(value: str) -> str:
+    """The key in a header's value, with or without the word Bearer before it."""
+    scheme, _, key = value.partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else value
+
+
 class Volatile(NamedTuple):
     """A header whose value keeps changing; ``first`` says that its name was not reported before."""
 

@@ -72,7 +72,8 @@ async def test_turns_at_once(off):
                 assert int(seen.headers["retry-after"]) >= 1
                 async with connected(run.gateway) as caller:
                     await caller.send(
-                        b"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000000\r\n\r\n"
+                        b"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer sk-test\r\n"
+                        b"Content-Length: 100000000\r\n\r\n"
                     )
                     await caller.read_until(b"too_many_turns")
                     assert b"HTTP/1.1 503 " in caller.seen

@@ -57,7 +57,7 @@ async def start_gateway(upstream="http://127.0.0.1:9/v1", *, respond=None, token
         on_deleted=lambda identity, name: started.deleted.append((identity, name)),
         on_failure=on_failure,
         admin_routes=[web.get("/stats", stats), web.get("/healthz", stats)],
-        token=token,
+        tokens=() if token is None else (token,),
     )
     runner = build_runner(app, settings, on_failure=on_failure, shutdown_timeout=1)
     await runner.setup()

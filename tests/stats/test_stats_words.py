@@ -88,11 +88,13 @@ def paths_of(value, steps=()):
         yield steps
 
 
-async def test_every_field_is_explained_and_every_explained_one_is_there():
-    """The statistics of a gateway that has served a turn have exactly the fields that are described."""
+async def test_every_field_is_explained_and_every_explained_one_is_there(tmp_path):
+    """The statistics of a gateway that has served a turn, and knows a label, have exactly the fields that are described."""
+    team = tmp_path / "team.toml"
+    team.write_text(f'[alice]\nkeys = ["sha256:{"0" * 64}"]\n')
     async with (
         running_simulator() as simulator,
-        running_gateway(simulator.url) as gateway,
+        running_gateway(simulator.url, team_file=str(team)) as gateway,
         Api(gateway.url) as api,
     ):
         await api.create({"model": "gpt-5", "input": "hello", "store": False})
