@@ -18,6 +18,7 @@ from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
 from gateway.settings import Settings
+from gateway.upstream.team import check_label
 
 PREFIX = "UPWIRE_"
 CONFIG_VARIABLE = "UPWIRE_CONFIG"
@@ -28,10 +29,12 @@ TOKEN_LENGTH = 16
 
 _KINDS: dict[str, Any] = get_type_hints(Settings)
 _CHOICES: dict[str, tuple[str, ...] | None] = {f.name: f.metadata["choices"] for f in fields(Settings)}
-_KEY_ENV = "upstream_key_env"
+_KEY_ENVS = ("upstream_key_env", "index_key_env")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-_MAY_BE_ZERO = frozenset({"port", "socket_wait", "drain_timeout", "drain_grace", "upgrade_memory"})
+_MAY_BE_ZERO = frozenset({
+    "port", "socket_wait", "drain_timeout", "drain_grace", "upgrade_memory", "in_flight_per_identity",
+})  # fmt: skip
 
 
 class ConfigError(Exception):
@@ -82,9 +85,10 @@ def load(
             sources[key] = f"file {file}"
             values[key] = _from_toml(key, value, sources[key])
     known = {variable_name(name): name for name in _KINDS}
-    named = (flags, {_KEY_ENV: environment.get(variable_name(_KEY_ENV))}, values)
-    # The one that holds the upstream's key may be called like our own.
-    others = {CONFIG_VARIABLE, *also_known, next((v for v in (s.get(_KEY_ENV) for s in named) if v), None)}
+    named = (flags, {name: environment.get(variable_name(name)) for name in _KEY_ENVS}, values)
+    # Those that hold a key may be called like our own.
+    holders = (next((v for v in (s.get(name) for s in named) if v), None) for name in _KEY_ENVS)
+    others = {CONFIG_VARIABLE, *also_known, *holders}
     for variable in sorted(environment):
         if not variable.startswith(PREFIX) or (variable in others and variable not in known):
             continue
@@ -121,21 +125,43 @@ def find_file(config: str | None, environment: Mapping[str, str]) -> Path | None
 
 
 def load_token(settings: Settings) -> str | None:
-    """The token that clients must present, or None if none is asked for. Raises ConfigError without quoting the file."""
+    """A token that clients may present, or None if none is asked for. Raises ConfigError without quoting the file."""
+    return next(iter(load_tokens(settings)), None)
+
+
+def load_tokens(settings: Settings) -> dict[str, str]:
+    """The tokens of which clients must present one, each with its label or an empty text; empty if none is asked for.
+
+    Raises ConfigError without quoting the file.
+    """
     if not settings.token_file:
-        return None
+        return {}
     try:
-        token = Path(settings.token_file).read_text(encoding="ascii").strip()
+        lines = Path(settings.token_file).read_text(encoding="ascii").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"token_file {settings.token_file} cannot be read ({type(error).__name__}); it must hold one line of ASCII"
+            f"token_file {settings.token_file} cannot be read ({type(error).__name__}); it must hold one line of ASCII, or one for "
+            "each label"
         ) from None
-    if len(token) < TOKEN_LENGTH or not token.isprintable() or " " in token:
-        raise ConfigError(
-            f"token_file {settings.token_file} must hold one word of at least {TOKEN_LENGTH} printable characters, "
-            "such as the output of: openssl rand -hex 32"
-        )
-    return token
+    lines = [line.strip() for line in lines if line.strip()]
+    tokens: dict[str, str] = {}
+    for line in lines or [""]:
+        label, _, token = (part.strip() for part in line.rpartition(": "))
+        if len(token) < TOKEN_LENGTH or not token.isprintable() or " " in token:
+            raise ConfigError(
+                f"token_file {settings.token_file} must hold one word of at least {TOKEN_LENGTH} printable characters, "
+                "such as the output of: openssl rand -hex 32; or several lines, each a label, a colon and such a word"
+            )
+        if len(lines) > 1 and not label:
+            raise ConfigError(
+                f"token_file {settings.token_file} has several lines, so each needs a label: alice: TOKEN"
+            )
+        if label and (wrong := check_label(label)):
+            raise ConfigError(f"token_file {settings.token_file}: {wrong}")
+        if token in tokens:
+            raise ConfigError(f"token_file {settings.token_file} has one token twice")
+        tokens[token] = label
+    return tokens
 
 
 def key_place(settings: Settings) -> str:
@@ -233,6 +259,18 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     if settings.upstream_key_env and not _VARIABLE.fullmatch(settings.upstream_key_env):
         # Not quoted: it may be the key itself.
         fail("upstream_key_env", "must be the name of an environment variable, not the key")
+    if settings.index and not settings.index.startswith(("redis://", "rediss://", "unix://")):
+        # Not quoted: it may hold a password.
+        fail(
+            "index",
+            "must be a URL such as redis://host:6379/0, rediss://host:6380/0 or unix:///path/redis.sock",
+        )
+    if settings.index and bool(settings.index_key_file) == bool(settings.index_key_env):
+        fail(
+            "index", "needs the secret that its gateways share: index_key_file or index_key_env, one of both"
+        )
+    if settings.index_key_env and not _VARIABLE.fullmatch(settings.index_key_env):
+        fail("index_key_env", "must be the name of an environment variable, not the secret")
     if not is_loopback(settings.host) and not (settings.allow_remote and settings.token_file):
         fail(
             "host",

@@ -164,6 +164,31 @@ class Settings:
     conversation_age: float = _setting(
         86_400.0, "Seconds for which an unused conversation is kept.", reload=True
     )
+    index: str = _setting(
+        "",
+        "URL of a Redis or Valkey in which gateways of one deployment share what they know of stored conversations (redis://, "
+        "rediss:// or unix://); empty shares nothing. Needs upwire[redis].",
+    )
+    index_key_file: str = _setting(
+        "",
+        "File with the secret that these gateways share; what stands in the index can be read and written with it only.",
+    )
+    index_key_env: str = _setting(
+        "", "Name of the environment variable that holds that secret, instead of a file."
+    )
+    index_timeout: float = _setting(
+        0.05, "Seconds that a turn may wait for the index before it goes on without."
+    )
+    check_parent: bool = _setting(
+        True,
+        "Throw away, unseen, an answer that says it continues another response than it was asked to.",
+        reload=True,
+    )
+    survives_errors: bool = _setting(
+        True,
+        "Whether an upstream whose profile says so is trusted to keep a socket open after an error event.",
+        reload=True,
+    )
     drain_timeout: float = _setting(30.0, "Seconds that running turns may take to finish after SIGTERM.")
     drain_grace: float = _setting(
         0.0,

@@ -136,6 +136,36 @@ class Store:
         self._shrink(now)
         return transcript
 
+    def take_in(
+        self,
+        identity: bytes,
+        *,
+        response_id: str,
+        sent: Sequence[ItemFacts],
+        answered: Sequence[ItemFacts],
+        fields: FieldFacts,
+        lineage: Lineage,
+        now: float,
+    ) -> None:
+        """Record a stored response that another gateway made: the upstream holds ``sent`` and ``answered``.
+
+        What is known of a response already stays as it is.
+        """
+        if self.get(identity, response_id) is not None:
+            return
+        transcript = self.add(
+            identity,
+            response_id=response_id,
+            base=None,
+            sent=sent,
+            answered=answered,
+            fields=fields,
+            stored=True,
+            now=now,
+        )
+        if transcript is not None:
+            transcript.lineage = lineage
+
     def touch(self, identity: bytes, transcript: Transcript, now: float) -> None:
         """Note that a transcript was continued."""
         transcript.used = now

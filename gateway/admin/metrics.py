@@ -52,6 +52,17 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "upwire_conversations_evicted_total": ("counter", (), "Responses dropped for lack of room or use."),
     "upwire_conversation_items": ("gauge", (), "Items remembered by their digests."),
     "upwire_conversation_bytes": ("gauge", (), "Memory that remembered conversations take, about."),
+    "upwire_index_up": ("gauge", (), "1 while the shared index answers; 0 also without one."),
+    "upwire_index_lookups_total": (
+        "counter",
+        ("result",),
+        "Look-ups in the shared index: hit, miss or error.",
+    ),
+    "upwire_index_writes_total": (
+        "counter",
+        ("result",),
+        "Responses written to the shared index, or dropped because it took none.",
+    ),
     "upwire_pool_wait_seconds": ("histogram", (), "Time that turns waited for a socket, dialling included."),
     "upwire_first_event_seconds": (
         "histogram",
@@ -59,6 +70,23 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Time from request read to first event of the upstream.",
     ),
     "upwire_added_latency_seconds": ("histogram", (), "The gateway's own part of the time of a turn."),
+    "upwire_identity_turns_total": (
+        "counter",
+        ("identity", "mode"),
+        "Turns that have ended, by the label that the operator gave to the key; other is all without one.",
+    ),
+    "upwire_identity_turns_in_flight": (
+        "gauge",
+        ("identity",),
+        "Turns of a label that run now, or whose bodies still arrive.",
+    ),
+    "upwire_identity_received_bytes_total": (
+        "counter",
+        ("identity",),
+        "Decoded bytes of its request bodies.",
+    ),
+    "upwire_identity_sent_bytes_total": ("counter", ("identity",), "Bytes sent upstream for these."),
+    "upwire_identity_sockets": ("gauge", ("identity",), "Upstream sockets of a label."),
     "upwire_turn_duration_seconds": ("histogram", ("mode",), "Time from request read to end of answer."),
 }
 """Every metric of ours: its type, its labels and its meaning."""
@@ -122,10 +150,37 @@ class Metrics:
         yield _metric("upwire_conversations_evicted_total", {(): kept.get("evicted", 0)})
         yield _metric("upwire_conversation_items", {(): kept.get("items", 0)})
         yield _metric("upwire_conversation_bytes", {(): kept.get("bytes", 0)})
+        yield from _identities(seen["identities"])
+        yield from _index(seen["index"])
         yield _histogram("upwire_pool_wait_seconds", {(): stats.waited})
         yield _histogram("upwire_first_event_seconds", {(mode,): stats.first_event[mode] for mode in MODES})
         yield _histogram("upwire_added_latency_seconds", {(): stats.added})
         yield _histogram("upwire_turn_duration_seconds", {(mode,): stats.duration[mode] for mode in MODES})
+
+
+def _identities(seen: dict[str, Any]) -> Iterable[Metric]:
+    """What is counted by label; the labels are those of the operator, and there are none unless they were named."""
+    name = "upwire_identity_"
+    modes: dict[tuple[str, ...], float] = {
+        (label, mode): each["turns"][mode] for label, each in seen.items() for mode in MODES
+    }
+    yield _metric(name + "turns_total", modes)
+    yield _metric(name + "turns_in_flight", {(label,): e["turns"]["in_flight"] for label, e in seen.items()})
+    yield _metric(
+        name + "received_bytes_total", {(label,): e["bytes"]["client_in"] for label, e in seen.items()}
+    )
+    yield _metric(
+        name + "sent_bytes_total", {(label,): e["bytes"]["upstream_out"] for label, e in seen.items()}
+    )
+    yield _metric(name + "sockets", {(label,): e["sockets"] for label, e in seen.items()})
+
+
+def _index(seen: dict[str, Any]) -> Iterable[Metric]:
+    yield _metric("upwire_index_up", {(): seen.get("state") in {"works", "read_only"}})
+    lookups = {"hit": "hits", "miss": "misses", "error": "errors"}
+    yield _metric("upwire_index_lookups_total", _by({name: seen.get(lookups[name], 0) for name in lookups}))
+    writes = {name: seen.get(name, 0) for name in ("written", "dropped")}
+    yield _metric("upwire_index_writes_total", _by(writes))
 
 
 def _by(counted: dict[str, int]) -> dict[tuple[str, ...], float]:

@@ -10,7 +10,7 @@ import click
 
 from gateway import __version__
 from gateway.cli.options import read, setting_options
-from gateway.config import Loaded, key_place, load_token
+from gateway.config import Loaded, key_place, load_tokens
 
 
 @click.command("serve")
@@ -23,13 +23,15 @@ def command(config: str | None, **given: Any) -> int:
     """
     loaded = read(config, given)
     settings = loaded.settings
-    token = load_token(settings)
+    token = load_tokens(settings)
 
     # The other commands need neither aiohttp nor structlog.
     from gateway import log, server  # noqa: PLC0415
+    from gateway.index.opening import IndexUnusable  # noqa: PLC0415
     from gateway.traces import NoTraces  # noqa: PLC0415
     from gateway.upstream.key import KeyUnusable  # noqa: PLC0415
     from gateway.upstream.route import NoRoute  # noqa: PLC0415
+    from gateway.upstream.team import TeamUnusable  # noqa: PLC0415
 
     log.configure(settings.log_level, settings.log_format)
 
@@ -43,7 +45,7 @@ def command(config: str | None, **given: Any) -> int:
         return asyncio.run(
             server.serve(settings, token=token, ready=ready, again=lambda: read(config, given).settings)
         )
-    except (server.CannotListen, NoRoute, KeyUnusable, NoTraces) as error:
+    except (server.CannotListen, NoRoute, KeyUnusable, NoTraces, TeamUnusable, IndexUnusable) as error:
         raise click.ClickException(str(error)) from None
 
 

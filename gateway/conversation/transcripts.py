@@ -147,13 +147,14 @@ class Transcript:
             segment = segment.parent
         return segment, self.asked
 
-    def held(self) -> tuple[ItemFacts, ...]:
-        """The facts of all items that the upstream holds, first to last."""
+    def held(self, *, since: int = 0) -> tuple[ItemFacts, ...]:
+        """The facts of the items that the upstream holds, first to last, from depth ``since`` on."""
         parts: list[list[ItemFacts]] = []
         segment: Segment | None = self.segment
         depth = self.depth
-        while segment is not None:
-            parts.append([segment.facts[at] for at in range(depth - segment.start)])
+        while segment is not None and depth > since:
+            first = max(0, since - segment.start)
+            parts.append([segment.facts[at] for at in range(first, depth - segment.start)])
             depth = segment.start
             segment = segment.parent
         return tuple(fact for part in reversed(parts) for fact in part)

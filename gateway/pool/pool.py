@@ -282,6 +282,10 @@ class Pool:
         """The lowest age limit in seconds that an upstream taught and for how long it still counts, or None."""
         return self._ages.lowest_learned(now)
 
+    def finds_stored(self, identity: bytes, now: float) -> bool:
+        """Whether nothing is known against continuing stored responses of ``identity`` on any socket."""
+        return self._forgetful.get(identity, now) <= now
+
     def forgetful(self, now: float) -> int:
         """For how many identities the upstream does not find what it was asked to store."""
         return sum(now < until for until in self._forgetful.values())

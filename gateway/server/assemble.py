@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 
 from aiohttp import web
@@ -14,6 +14,7 @@ from gateway.admin import admin_routes
 from gateway.downstream.app import GUARD, build_app, build_runner
 from gateway.downstream.body import take_body
 from gateway.downstream.responses import responder
+from gateway.index.opening import open_index
 from gateway.pool import PoolLimits
 from gateway.server.lifecycle import Gateway, Requests
 from gateway.server.observe import Observation
@@ -30,17 +31,22 @@ from gateway.upstream.plain import PlainHttp, PlainOptions
 from gateway.upstream.profile import profile_of
 from gateway.upstream.route import Route, route_to
 from gateway.upstream.socket_pool import SocketPool
+from gateway.upstream.team import read_team
 
 TOKEN_HEADER = "x-upwire-token"  # noqa: S105 (a name, no secret)
 SHUTDOWN = 1.0
 """Seconds for the last bytes of answers, after the drain."""
 
 
-def assemble(settings: Settings, *, token: str | None) -> Gateway:
-    """A gateway that is not listening yet; needs a running event loop. Raises NoRoute, KeyUnusable and NoTraces.
+def assemble(settings: Settings, *, token: str | Mapping[str, str] | None) -> Gateway:
+    """A gateway that is not listening yet; needs a running event loop.
 
-    ``token`` is what clients must present in ``x-upwire-token``, or None where none is asked for.
+    Raises NoRoute, KeyUnusable, TeamUnusable, IndexUnusable and NoTraces.
+    ``token`` is what clients must present in ``x-upwire-token``, or several of which they must present one, each with its label;
+    None or nothing where none is asked for.
     """
+    tokens = {token: ""} if isinstance(token, str) else dict(token or {})
+    team = read_team(settings.team_file, tokens)
     route = route_to(
         settings.upstream,
         os.environ,
@@ -65,18 +71,24 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
     )
     store = Store(_store_limits(settings))
     observed = Observation(settings)
-    driver = TurnDriver(settings, store=store, pool=pool, plain=plain, counter=observed.stats)
+    index = open_index(settings, os.environ, tasks, reloads=profile.reloads)
+    driver = TurnDriver(
+        settings, store=store, pool=pool, plain=plain, counter=observed.stats, team=team, index=index
+    )
+    observed.stats.members.name(team.labels)
     observed.of(store=store, pool=pool, driver=driver)
     requests = Requests()
 
     async def close() -> None:
         await pool.close()
         await plain.close()
+        if index is not None:
+            await index.close()
         await tasks.close()
         await observed.close()
 
     # Where no token is asked for, a header of that name tells nobody apart. A client's key that goes no further still does.
-    ours = [*([TOKEN_HEADER] if token is not None else []), *(sorted(CLIENT_KEYS) if key is not None else [])]
+    ours = [*([TOKEN_HEADER] if tokens else []), *(sorted(CLIENT_KEYS) if key is not None else [])]
 
     def presented(request: web.Request) -> str | None:
         return "\n".join(request.headers.get(name, "") for name in ours) if ours else None
@@ -86,15 +98,11 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         return headers if key is None else with_key(headers, key.current(), profile.key_header)
 
     async def read(request: web.Request, take: Callable[[bytes], None]) -> None:
-        await take_body(request, take, max_decoded=settings.max_body)
+        await take_body(request, take, max_decoded=settings.max_body, patience=settings.client_timeout)
 
     def identify(request: web.Request) -> bytes:
         query = request.raw_path.partition("?")[2]
         return driver.identity(received(request), presented(request), query)
-
-    def deleted(identity: bytes, response_id: str) -> None:
-        store.delete(identity, response_id)
-        pool.forget(identity, response_id)
 
     app = build_app(
         settings=settings,
@@ -102,7 +110,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
         respond=responder(driver, read, presented, received),
         received=received,
         identify=identify,
-        on_deleted=deleted,
+        on_deleted=driver.deleted,
         on_failure=log.failed,
         admin_routes=admin_routes(
             snapshot=observed.snapshot,
@@ -110,7 +118,7 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
             metrics=observed.metrics,
             feed=observed.feed,
         ),
-        token=token,
+        tokens=tokens,
         middlewares=(requests.middleware,),
     )
     app.on_shutdown.append(observed.end)
@@ -118,13 +126,21 @@ def assemble(settings: Settings, *, token: str | None) -> Gateway:
     tasks.spawn(_let_go(store, settings.conversation_age), name="let go of conversations")
 
     def reconfigure(wanted: Settings) -> None:
+        team = read_team(wanted.team_file, tokens)
+        driver.parties.reconfigure(team)
+        observed.stats.members.name(team.labels)
         driver.reconfigure(wanted)
         pool.reconfigure(_limits(wanted))
         store.reconfigure(_store_limits(wanted), monotonic())
         app[GUARD].reconfigure(wanted)
         observed.reconfigure(wanted)
 
-    return Gateway(requests=requests, runner=runner, close=close, reconfigure=reconfigure)
+    def let_go() -> None:
+        app[GUARD].leaving = True
+        # Whoever watches comes again, and finds the other process.
+        observed.feed.close()
+
+    return Gateway(requests=requests, runner=runner, close=close, reconfigure=reconfigure, let_go=let_go)
 
 
 async def _let_go(store: Store, age: float) -> None:

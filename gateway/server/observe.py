@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway import __version__, log
 from gateway.admin import Feed, Metrics
+from gateway.index.health import no_index
 from gateway.settings import Settings
 from gateway.stats import Stats, TurnRecord
 from gateway.store import Store
@@ -71,6 +72,8 @@ class Observation:
                     **driver.learned(),
                 },
                 sockets=pool.sockets(SHOWN_SOCKETS),
+                index=no_index() if driver.index is None else driver.index.snapshot(),
+                identities=self.stats.members.snapshot(driver.holdings()),
             )
 
         self._snapshot = snapshot

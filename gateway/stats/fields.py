@@ -133,6 +133,45 @@ FIELDS: dict[str, Field] = {
         "Fields that this upstream takes over plain HTTP only.",
         "Turns with these fields cannot be deltas there.",
     ),
+    "identities.*.turns.total": Field(
+        "Turns that have ended, by the label that the operator gave to the key; other is all without a label.",
+        "Whoever has that label uses the gateway.",
+    ),
+    "identities.*.turns.delta": Field("Those sent as their new items only.", "Good: this is what saves."),
+    "identities.*.turns.full": Field("Those sent whole over a socket.", "As turns.full."),
+    "identities.*.turns.http": Field("Those sent unchanged over plain HTTP.", "As turns.http."),
+    "identities.*.turns.failed": Field("Those that ended in an error.", "As turns.failed."),
+    "identities.*.turns.cancelled": Field("Those whose client went away first.", "As turns.cancelled."),
+    "identities.*.turns.in_flight": Field(
+        "Turns that run now, or whose bodies still arrive.",
+        "At its limit or fair share further ones get 503, too_many_turns.",
+    ),
+    "identities.*.bytes.client_in": Field("Decoded bytes of their bodies.", "As bytes.client_in."),
+    "identities.*.bytes.upstream_out": Field("Bytes sent upstream for them.", "As bytes.upstream_out."),
+    "identities.*.bytes.saved": Field("client_in less upstream_out.", "Good."),
+    "identities.*.sockets": Field(
+        "Upstream sockets of this label.", "More conversations at once; bounded by its limit or fair share."
+    ),
+    "index.state": Field(
+        "The index that gateways share: off, untried, works, read_only (it takes no data) or down.",
+        "down or read_only: conversations that move to another gateway are sent in full; turns go on.",
+    ),
+    "index.cause": Field(
+        "Why it does not work: timeout, unreachable, refused, full or error; else null.",
+        "Changes with the state.",
+    ),
+    "index.hits": Field(
+        "Turns that continue what another gateway made.", "Conversations move between gateways."
+    ),
+    "index.misses": Field(
+        "Turns for which the index had nothing better than what is known here.",
+        "New conversations, or those that the index has lost.",
+    ),
+    "index.errors": Field("Requests that it did not answer in time, or refused.", "See index.cause."),
+    "index.written": Field("Responses that others were told of.", "Turns with store true complete."),
+    "index.dropped": Field(
+        "Responses that could not be told.", "Each costs its conversation a full turn if it moves now."
+    ),
     "sockets[].socket": Field(
         "Number of a socket, as in the log.", "Sockets are numbered as they are opened."
     ),
@@ -177,7 +216,7 @@ TURN_FIELDS: dict[str, Field] = {
 def path_of(steps: tuple[str, ...]) -> str:
     """The path under which FIELDS describes the value at ``steps`` of the statistics; KeyError if none does."""
     exact = ".".join(steps)
-    for path in (exact, ".".join((*steps[:-1], "*"))):
+    for path in (exact, ".".join((*steps[:-1], "*")), ".".join((*steps[:1], "*", *steps[2:]))):
         if path in FIELDS:
             return path
     raise KeyError(exact)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.stats.histogram import FAST, TURNS, WAITS, Histogram
+from gateway.stats.members import Members
 from gateway.stats.models import model_label
 from gateway.stats.reasons import REASONS, RECOVERIES
 
@@ -31,7 +32,7 @@ class TurnRecord:
     to first upstream event), ``added`` (the gateway's own part of the time; None where dials, waits, repeats or plain HTTP make
     it meaningless), ``waited`` (for a socket, dialling included; None where none was asked for) and ``total`` are in seconds.
     ``model`` is the client's text: only ``model_label`` of it is a label. ``trace`` is the W3C trace context that came with the
-    request, if it is well-formed.
+    request, if it is well-formed. ``label`` is the operator's for the key that it came with, None without one.
     """
 
     mode: Mode
@@ -47,6 +48,7 @@ class TurnRecord:
     model: str
     waited: float | None = None
     trace: str | None = None
+    label: str | None = None
 
 
 class Stats:
@@ -66,6 +68,7 @@ class Stats:
         self.duration = {mode: Histogram(TURNS) for mode in MODES}
         self.added = Histogram(FAST)
         self.waited = Histogram(WAITS)
+        self.members = Members()
         self._first_event: deque[float] = deque(maxlen=SAMPLES)
         self._added: deque[float] = deque(maxlen=SAMPLES)
         self._duration: deque[float] = deque(maxlen=SAMPLES)
@@ -96,6 +99,8 @@ class Stats:
         self.cancelled += record.outcome == "cancelled"
         self.client_in += record.client_in
         self.upstream_out += record.upstream_out
+        if self.members:
+            self.members.end(record)
         self._time(record)
 
     def _time(self, record: TurnRecord) -> None:
@@ -119,6 +124,8 @@ class Stats:
         version: str,
         upstream: Mapping[str, Any] | None = None,
         sockets: Sequence[Mapping[str, Any]] = (),
+        identities: Mapping[str, Any] | None = None,
+        index: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """The value of ``/stats``; what is not about turns comes from those who hold it, ``uptime`` is in seconds."""
         return {
@@ -146,7 +153,9 @@ class Stats:
                 "duration": percentiles_ms(self._duration),
             },
             "upstream": dict(upstream or {}),
+            "identities": dict(identities or {}),
             "sockets": [dict(each) for each in sockets],
+            "index": dict(index or {}),
         }
 
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -31,6 +31,9 @@ from gateway.upstream.plain import PlainHttp
 from gateway.upstream.profile import profile_of
 from gateway.upstream.socket_pool import SocketPool
 from gateway.upstream.team import Team
+
+if TYPE_CHECKING:
+    from gateway.index.shared import SharedIndex
 
 # Fields that are remembered as taken by plain HTTP only; an upstream has one or two.
 _HTTP_ONLY_FIELDS = 16
@@ -80,6 +83,7 @@ class TurnDriver:
         plain: PlainHttp,
         counter: Counter,
         team: Team | None = None,
+        index: SharedIndex | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.upstream = settings.upstream
@@ -90,7 +94,9 @@ class TurnDriver:
         self.pool = pool
         self.plain = plain
         self.clock = clock
-        key = secrets.token_bytes(32)
+        self.index = index
+        # What is digested with it can be compared with the digests of other gateways, where any are to be understood.
+        key = secrets.token_bytes(32) if index is None else index.key
         self._digester = Digester(key)
         self.reader = Reader(self._digester)
         self._key = key
@@ -199,7 +205,16 @@ class TurnDriver:
         self.pool.forget(identity, transcript.response_id)
         if transcript.stored:
             self.pool.forgets_stored(identity)
+            if self.index is not None:
+                self.index.forgotten(identity, transcript.response_id)
         self.store.forget(identity, transcript.response_id)
+
+    def deleted(self, identity: bytes, response_id: str) -> None:
+        """The client has deleted this response: nothing that is chained through it is continued."""
+        self.store.delete(identity, response_id)
+        self.pool.forget(identity, response_id)
+        if self.index is not None:
+            self.index.deleted(identity, response_id)
 
     def frame_limit(self) -> int:
         """The size in bytes from which on a frame is too large."""

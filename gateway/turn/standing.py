@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.conversation.arriving import Body
-from gateway.conversation.items import Unreadable
+from gateway.conversation.items import Kind, Unreadable
 from gateway.conversation.plan import Plan
+from gateway.conversation.reasons import Reason
 from gateway.conversation.request import Request
 from gateway.conversation.transcripts import Match, Transcript
 from gateway.pool import Want
@@ -15,6 +16,7 @@ from gateway.protocol.frames import create_frame
 from gateway.protocol.rebuilt import is_incomplete
 
 if TYPE_CHECKING:
+    from gateway.index.shared import SharedIndex
     from gateway.turn.driver import TurnDriver
 
 
@@ -34,6 +36,49 @@ class Standing:
             # Recognised, but of no use; a complete reading tells why, and may find an older parent.
             self._widen()
             self.plan = driver.plan(identity, self.request)
+
+    async def look_elsewhere(self, index: SharedIndex) -> None:
+        """Ask the index that gateways share for a longer parent than is known here, and plan again with what it knows.
+
+        What it brings is verified by that plan, item by item, as if it had been made here.
+        """
+        if not self._may_be_elsewhere(index):
+            return
+        self._widen()
+        driver, before = self._driver, self._consumed()
+        for found in await index.find(self._identity, self.request.facts, self.request.fields.names):
+            driver.store.take_in(
+                self._identity,
+                response_id=found.response_id,
+                sent=found.sent,
+                answered=found.answered,
+                fields=found.fields,
+                lineage=found.lineage,
+                now=driver.clock(),
+            )
+        self.plan = driver.plan(self._identity, self.request)
+        index.counted(hit=self._consumed() > before)
+
+    def _may_be_elsewhere(self, index: SharedIndex) -> bool:
+        """Whether another gateway may know of a parent that leaves less to send."""
+        request, plan = self.request, self.plan
+        if (
+            not index.answers
+            or not self.reloadable
+            or plan.reason in _NOT_LOOKED_UP
+            or request.fields.truncates
+        ):
+            return False
+        if not self._driver.pool.finds_stored(self._identity):
+            return False
+        if not plan.parents:
+            return request.skipped + len(request.items) > 1
+        # What the API has made bears an id or is reasoning: a later answer than the newest that is known here.
+        new = request.facts[plan.parents[0].consumed - request.skipped :]
+        return any(fact.identifier is not None or fact.kind is Kind.REASONING for fact in new)
+
+    def _consumed(self) -> int:
+        return self.plan.parents[0].consumed if self.plan.parents else 0
 
     def wants(self, *, fresh: bool) -> dict[Want, Match | None]:
         """The parents to ask the pool for, longest first, with the match that each came from.
@@ -92,7 +137,7 @@ class Standing:
             answered = [self._driver.reader.facts(item) for item in ending.items]
         except Unreadable:
             return
-        store.add(
+        made = store.add(
             self._identity,
             response_id=ending.response_id,
             base=base,
@@ -104,6 +149,9 @@ class Standing:
             spelling=request.spelling if request.client_parent is None else None,
             level=self._level,
         )
+        index = self._driver.index
+        if index is not None and made is not None and self.reloadable:
+            index.tell(self._identity, made)
         if request.after is not None:
             store.outgrown(self._identity, request.after.transcript.response_id)
 
@@ -120,5 +168,7 @@ class Standing:
             self.request = whole
 
 
+_NOT_LOOKED_UP = frozenset({Reason.CLIENT_PARENT, Reason.DISABLED, Reason.DELTA_REFUSED})
+"""Plans that no further parent would change."""
 _FRAME_EXTRA = 64
 """More than a frame can be longer than the body that it was made of."""

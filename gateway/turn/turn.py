@@ -102,6 +102,8 @@ class Turn:
         if forwarded is not None or not isinstance(request, Request):
             return await self._over_http(forwarded or Reason.NOT_UPGRADABLE)
         standing = self._standing = Standing(self._driver, self._identity, request, self._call.body)
+        if self._driver.index is not None:
+            await standing.look_elsewhere(self._driver.index)
         way, reason = Way.SOCKET, standing.plan.reason
         for _ in range(MOST_TRIES - 1):
             if way is Way.HTTP:
@@ -378,7 +380,7 @@ class Turn:
     def _target(self) -> Target:
         url = socket_url(self._driver.upstream, self._call.query)
         model = self._request.model if self._driver.profile.one_model else None
-        return Target(url, handshake_headers(self._call.headers), self._identity, model)
+        return Target(url, handshake_headers(self._call.headers), self._identity, model, self._call.party)
 
     def _headers(self, content_type: str) -> Headers:
         return (

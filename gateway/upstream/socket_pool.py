@@ -7,12 +7,13 @@ a turn sees of a socket (its Lease) apart from what the next turn sees.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from gateway.pool import Barred, Closed, Dial, Full, Pool, PoolLimits, UpgradeMemory, Use, Want
+from gateway.pool import Barred, Closed, Dial, Full, Party, Pool, PoolLimits, UpgradeMemory, Use, Want
 from gateway.protocol.events import KEEPALIVE, is_notice, kind_of
 from gateway.tasks import Tasks
 from gateway.upstream.dial import DialOptions, Refusal, UpgradeRefused, dial
@@ -33,13 +34,14 @@ class NoSocket(Exception):
 class Target:
     """Where a turn goes: the full ws or wss ``url``, the ``headers`` for a new socket's handshake, and whose turn it is.
 
-    ``model`` is told where a socket serves one model only.
+    ``model`` is told where a socket serves one model only; ``party`` is whose share of the sockets is used.
     """
 
     url: str
     headers: tuple[tuple[str, str], ...]
     identity: bytes
     model: str | None = None
+    party: Party | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -147,6 +149,10 @@ class SocketPool:
     def forgets_stored(self, identity: bytes) -> None:
         """The upstream did not find a stored response of ``identity``: for a time only socket memory is used for it."""
         self._pool.forgets_stored(identity, self._clock())
+
+    def finds_stored(self, identity: bytes) -> bool:
+        """Whether stored responses of ``identity`` may be continued on any socket, as far as it is known."""
+        return self._pool.finds_stored(identity, self._clock())
 
     def reconfigure(self, limits: PoolLimits) -> None:
         """Other bounds from now on; those of age, and what was learned, stay."""
@@ -279,8 +285,8 @@ class SocketPool:
             self._dial_ended(target, grant, None)
 
     def _settle(self) -> None:
-        """Serve those who wait, first come, first served, and close what the pool wants closed."""
-        for waiting in tuple(self._queue):
+        """Serve those who wait, whoever has fewest sockets first, and close what the pool wants closed."""
+        for waiting in _in_turn(self._queue):
             if self._draining:
                 waiting.granted.cancel()
                 self._queue.remove(waiting)
@@ -289,7 +295,8 @@ class SocketPool:
             may_dial = url not in self._probes and self._upgrades.barred(url, self._clock()) is None
             grant = self._pool.reserve(
                 waiting.target.identity, waiting.wants, self._clock(),
-                upstream=url, model=waiting.target.model, fresh=waiting.fresh, avoid=waiting.avoid, may_dial=may_dial,
+                upstream=url, model=waiting.target.model, party=waiting.target.party,
+                fresh=waiting.fresh, avoid=waiting.avoid, may_dial=may_dial,
             )  # fmt: skip
             if isinstance(grant, Full):
                 continue
@@ -380,6 +387,20 @@ class SocketPool:
     def _tell(self, what: str, **fields: Any) -> None:
         if self._on_event is not None:
             self._on_event(what, fields)
+
+
+def _in_turn(queue: list[_Waiting]) -> list[_Waiting]:
+    """Those who wait, in the order in which sockets of one after the other would leave all with the same, else as they came."""
+    if len(queue) < 2:
+        return list(queue)
+    ahead: Counter[Party | None] = Counter()
+    ranked: list[tuple[int, int, _Waiting]] = []
+    for number, waiting in enumerate(queue):
+        party = waiting.target.party
+        held = 0 if party is None else party.busy
+        ranked.append((held + ahead[party], number, waiting))
+        ahead[party] += 1
+    return [waiting for _, _, waiting in sorted(ranked, key=lambda each: each[:2])]
 
 
 def _for_nobody(frame: bytes) -> bool:

@@ -1,0 +1,107 @@
+"""A real Redis for one test, and what can become of it; a relay that makes it slow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from gateway.tasks import Tasks
+from tests.networks.debian import free_port, open_folder, program, started
+
+SECRET = "a secret that all gateways of this test share"
+
+
+@dataclass
+class Server:
+    """A Redis at ``url``; ``child`` is its process, ``client`` talks with it directly."""
+
+    url: str
+    port: int
+    child: asyncio.subprocess.Process
+    client: Redis
+
+    async def entries(self):
+        """All that stands in it: name and value."""
+        found = {}
+        async for name in self.client.scan_iter(match="upwire:*", count=1000):
+            found[name] = await self.client.get(name)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def running_redis(*options, port=None, password=""):
+    """A Redis from Debian's packages, with nothing on disk, for the length of the block."""
+    path = program("redis-server", "redis-server")
+    port = port or free_port()
+    common = [
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--loglevel",
+        "warning",
+    ]
+    auth = ["--requirepass", password] if password else []
+    with open_folder() as folder:
+        async with started(
+            port, path, *common, *auth, *options, "--dir", str(folder), log=folder / "redis.log"
+        ) as child:
+            client = Redis(host="127.0.0.1", port=port, password=password or None)
+            try:
+                given = f":{password}@" if password else ""
+                yield Server(f"redis://{given}127.0.0.1:{port}/0", port, child, client)
+            finally:
+                await client.aclose()
+
+
+@contextlib.contextmanager
+def shared_settings(url, secret=SECRET):
+    """Settings of a gateway that uses this index."""
+    with open_folder() as folder:
+        file = Path(folder) / "secret"
+        file.write_text(secret)
+        yield {"index": url, "index_key_file": str(file)}
+
+
+class Relay:
+    """Between a gateway and a server: what is asked waits ``delay`` seconds before it goes on."""
+
+    def __init__(self, port):
+        self.delay = 0.0
+        self._port = port
+        self._failures = []
+        self._tasks = Tasks(lambda *failure: self._failures.append(failure))
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+        await self._tasks.close()
+
+    async def _serve(self, reader, writer):
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        self._tasks.spawn(self._pass(reader, back, slow=True), name="there")
+        self._tasks.spawn(self._pass(there, writer, slow=False), name="back")
+
+    async def _pass(self, source, sink, *, slow):
+        try:
+            while data := await source.read(65536):
+                if slow and self.delay:
+                    await asyncio.sleep(self.delay)
+                sink.write(data)
+                await sink.drain()
+        except ConnectionError:
+            pass
+        finally:
+            sink.close()
