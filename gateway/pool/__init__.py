@@ -2,6 +2,7 @@
 
 from gateway.pool.age import AgeLimits
 from gateway.pool.choice import Barred, Closed, Closing, Dial, Fate, Full, PoolLimits, Use, Want
+from gateway.pool.party import Party
 from gateway.pool.pool import Pool
 from gateway.pool.upgrade import Bar, UpgradeMemory
 
@@ -14,6 +15,7 @@ __all__ = [
     "Dial",
     "Fate",
     "Full",
+    "Party",
     "Pool",
     "PoolLimits",
     "UpgradeMemory",

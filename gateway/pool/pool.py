@@ -15,6 +15,8 @@ from typing import Any
 
 from gateway.pool.age import AgeLimits
 from gateway.pool.choice import Barred, Closed, Closing, Dial, Fate, Full, PoolLimits, Use, Want
+from gateway.pool.party import Party, may_take
+from gateway.pool.yielding import yielding
 
 _REMEMBERED_TIPS = 64
 _GOING_ON = 60.0
@@ -34,6 +36,7 @@ class _Socket:
     identity: bytes
     upstream: str
     model: str | None
+    party: Party
     last_used: float
     opened_at: float = 0.0
     state: _State = _State.DIALLING
@@ -76,6 +79,7 @@ class Pool:
         self._closed: Counter[Closed] = Counter()
         self._opened = 0
         self._reused = 0
+        self._busy = 0
         self._draining = False
 
     def reserve(
@@ -86,6 +90,7 @@ class Pool:
         *,
         upstream: str,
         model: str | None = None,
+        party: Party | None = None,
         fresh: bool = False,
         avoid: frozenset[int] = frozenset(),
         may_dial: bool = True,
@@ -94,11 +99,17 @@ class Pool:
 
         The first want that an idle socket holds as its newest response, or that the upstream can reload, is the parent.
         Without such a holder the order is: an idle socket that nobody would miss; a new one; one whose conversation the
-        upstream can reload, which is slower; at the limit the least recently used idle one, lent if it is of this identity and
+        upstream can reload, which is slower; at the limit an idle one that should make room, lent if it is of this identity and
         otherwise closed for a new one.
-        A socket that was opened for a ``model`` is used for no other. ``fresh`` takes no parent; ``avoid`` are sockets not to use; ``may_dial`` false means Barred instead of Dial.
+        A socket that was opened for a ``model`` is used for no other. ``party`` is whose share of the sockets it is, this identity's
+        own by default; a ninth of what one may have at most is kept free for others. ``fresh`` takes no parent; ``avoid`` are sockets
+        not to use; ``may_dial`` false means Barred instead of Dial.
         """
         mine = self._of.get(identity, {})
+        if party is None:
+            party = next((s.party for s in mine.values()), None) or Party()
+        if not may_take(party.busy, self._busy, self._limits.sockets):
+            return Full()
         for socket in tuple(mine.values()):
             if socket.takes_turn and self._aged(socket, now):
                 self._close(socket, Closed.AGE)
@@ -117,23 +128,25 @@ class Pool:
         harmless = [s for s in lendable if not s.missed(now)]
         if harmless:
             return self._use(min(harmless, key=_least_missed), parent, fate, now)
-        within = len(mine) < self._limits.sockets_per_identity
+        within = self._within(party, mine)
         if within and len(self._sockets) < self._limits.sockets and may_dial:
-            return self._dial(identity, upstream, model, now, parent=parent, fate=fate)
+            return self._dial(identity, upstream, model, party, now, parent=parent, fate=fate)
         if lendable:
             return self._use(min(lendable, key=_least_missed), parent, fate, now)
         if within and len(self._sockets) < self._limits.sockets:
             return Barred()
-        pool = self._sockets.values() if within else mine.values()
-        oldest = min((s for s in pool if s.takes_turn), key=lambda s: s.last_used, default=None)
-        if oldest is not None and oldest.identity == identity and idle:
+        if within:
+            room = yielding(self._sockets.values(), party, self._limits.sockets, now)
+        else:
+            room = self._oldest(party, mine)
+        if room is not None and room.identity == identity and idle:
             return self._use(min(idle, key=lambda s: s.last_used), parent, fate, now)
-        if oldest is None:
+        if room is None:
             return Full()
         if not may_dial:
             return Barred()
-        self._close(oldest, Closed.EVICTED)
-        return self._dial(identity, upstream, model, now, parent=parent, fate=fate)
+        self._close(room, Closed.EVICTED)
+        return self._dial(identity, upstream, model, party, now, parent=parent, fate=fate)
 
     def opened(self, socket_id: int, now: float) -> None:
         """A reserved dial succeeded; its socket is busy with the turn that asked for it."""
@@ -290,10 +303,24 @@ class Pool:
         """For how many identities the upstream does not find what it was asked to store."""
         return sum(now < until for until in self._forgetful.values())
 
+    def _within(self, party: Party, mine: dict[int, _Socket]) -> bool:
+        """Whether the limit of one identity, or of its party if it has one of its own, allows for another socket."""
+        if party.most_sockets is None:
+            return len(mine) < self._limits.sockets_per_identity
+        return party.sockets < party.most_sockets
+
+    def _oldest(self, party: Party, mine: dict[int, _Socket]) -> _Socket | None:
+        """The idle socket that was unused longest among those that the same limit bounds."""
+        bounded = mine.values() if party.most_sockets is None else self._sockets.values()
+        idle = (s for s in bounded if s.takes_turn and s.party is party)
+        return min(idle, key=lambda s: s.last_used, default=None)
+
     def _use(self, socket: _Socket, parent: Want | None, fate: Fate | None, now: float) -> Use:
         socket.state = _State.BUSY
         socket.since = now
         socket.turns += 1
+        socket.party.busy += 1
+        self._busy += 1
         socket.continued = parent is not None
         self._reused += 1
         return Use(socket.id, parent, fate)
@@ -303,6 +330,7 @@ class Pool:
         identity: bytes,
         upstream: str,
         model: str | None,
+        party: Party,
         now: float,
         *,
         parent: Want | None,
@@ -310,8 +338,11 @@ class Pool:
     ) -> Dial:
         number, continued = next(self._ids), parent is not None
         socket = _Socket(
-            number, identity, upstream, model, now, opened_at=now, since=now, continued=continued
+            number, identity, upstream, model, party, now, opened_at=now, since=now, continued=continued
         )
+        party.sockets += 1
+        party.busy += 1
+        self._busy += 1
         self._sockets[socket.id] = socket
         self._of.setdefault(identity, {})[socket.id] = socket
         return Dial(socket.id, parent, fate)
@@ -328,6 +359,9 @@ class Pool:
         return now - socket.opened_at >= self._ages.limit(socket.upstream, now)
 
     def _idle(self, socket: _Socket) -> None:
+        if not socket.takes_turn:
+            socket.party.busy -= 1
+            self._busy -= 1
         socket.state = _State.IDLE
         if self._draining:
             self._close(socket, Closed.DRAINED)
@@ -344,6 +378,10 @@ class Pool:
             del mine[socket_id]
             if not mine:
                 del self._of[socket.identity]
+            socket.party.sockets -= 1
+            if not socket.takes_turn:
+                socket.party.busy -= 1
+                self._busy -= 1
         return socket
 
 

@@ -166,11 +166,11 @@ def test_limit_of_all_closes_another_identitys_least_recently_used() -> None:
     """A socket never crosses identities: it is closed and a new one dialled."""
     bench = Bench(sockets=2)
     yours = bench.idle("y1", identity=YOU)
-    bench.idle("r1")
+    bench.idle("y2", identity=YOU)
     assert bench.reserve() == Dial(3, None, None)
     assert bench.closings() == [(yours, Closed.EVICTED)]
-    assert bench.reserve() == Use(2, None, None)
-    assert bench.reserve(identity=YOU) == Full()
+    assert bench.reserve() == Full()
+    assert bench.reserve(identity=YOU) == Use(2, None, None)
 
 
 def test_limit_of_all_with_an_own_socket_unused_for_longest_lends_it() -> None:
@@ -197,7 +197,7 @@ def test_without_leave_to_dial() -> None:
     assert bench.reserve(may_dial=False) == Barred()
     assert bench.reserve(unstored("r1"), may_dial=False) == Use(1, unstored("r1"), None)
     bench.idle("y1", identity=YOU)
-    assert bench.reserve(may_dial=False) == Barred()
+    assert bench.reserve(identity=b"third", may_dial=False) == Barred()
     assert bench.closings() == []
 
 
