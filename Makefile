@@ -149,6 +149,7 @@ lock: setup
 	$(COMPILE) --upgrade --group pyproject.toml:dev --extra demo --extra otel pyproject.toml -o requirements.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml -o deploy/requirements.lock
 	$(COMPILE) --constraint requirements.lock --extra otel pyproject.toml -o deploy/requirements-otel.lock
+	$(COMPILE) --constraint requirements.lock --extra redis pyproject.toml -o deploy/requirements-redis.lock
 	$(COMPILE) --constraint requirements.lock --group pyproject.toml:build -o deploy/requirements-build.lock
 	$(COMPILE) --constraint requirements.lock --group pyproject.toml:ops -o deploy/requirements-ops.lock
 

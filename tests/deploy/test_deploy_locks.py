@@ -38,6 +38,9 @@ def test_the_image_has_what_is_tested_and_no_more():
     assert shipped.items() <= tested.items(), shipped.items() - tested.items()
     tools = {canonical(each) for each in project["dependency-groups"]["dev"]} - {"openai"}
     assert not tools & set(shipped)
+    assert versions(DEPLOY / "requirements-redis.lock").items() - shipped.items() == {
+        (name, tested[name]) for name in ("async-timeout", "redis")
+    }
     traced = versions(DEPLOY / "requirements-otel.lock")
     assert shipped.items() <= traced.items()
     assert "opentelemetry-sdk" in traced
