@@ -112,8 +112,9 @@ function show() {
 
 function sum(s) {
   const t = s.turns, b = s.bytes, added = s.latency_ms.added;
+  const nothing = b.saved <= 0 && !t.delta;
   const tiles = [
-    ["saved", percent(b.saved, b.client_in), `${bytes(b.saved)} of ${bytes(b.client_in)}`],
+    nothing ? ["saved", "-", "begins with a conversation's second turn"] : ["saved", percent(b.saved, b.client_in), `${bytes(b.saved)} of ${bytes(b.client_in)}`],
     ["sent as deltas", percent(t.delta, t.total), `${count(t.delta)} of ${count(t.total)} turns`],
     ["running now", count(t.in_flight), `${count(s.connections.busy)} of ${count(s.connections.open)} sockets busy`],
     ["failed", count(t.failed), `${count(t.cancelled)} cancelled by clients`],

@@ -106,7 +106,7 @@ async def _connection_rows(settings: Settings, route: Route, host: str, port: in
         remedy = (
             "Is there a network? No name server answers."
             if again
-            else "Check its spelling; no name server knows it."
+            else "No network, no working DNS, or a misspelt name: do other names work here?"
         )
         yield Row("DNS", "failed", f"{host} has no address", remedy)
         return

@@ -26,8 +26,8 @@ def command(client: str | None, url: str | None, config: str | None, **given: An
         return
     if client not in known:
         near = difflib.get_close_matches(client, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        raise click.UsageError(f"no recipe for {client!r}; {hint} Any other client: base URL {base}")
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}."
+        raise click.UsageError(f"no recipe for {client!r}; {hint} Any other client: base URL {base}.")
     click.echo(recipe(client, base).text(), nl=False)
 
 

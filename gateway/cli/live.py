@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.numbers import ms, share, size, span
-from gateway.cli.stats import upstream_line
+from gateway.cli.stats import saving, upstream_line
 from gateway.stats import REASON_TEXTS
 
 COLOURS = {"delta": "green", "full": "yellow", "http": "blue"}
@@ -68,8 +68,8 @@ def _numbers(seen: dict[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row("received", size(sizes["client_in"]), "what plain HTTP would have sent")
     table.add_row("sent", size(sizes["upstream_out"]), "")
-    saved = f"{size(sizes['saved'])} ({share(sizes['saved'], sizes['client_in'])})"
-    table.add_row("saved", Text(saved, style="green" if sizes["saved"] >= 0 else "red"), "")
+    style = "green" if sizes["saved"] > 0 else "red" if seen["turns"]["delta"] else ""
+    table.add_row("saved", Text(size(sizes["saved"]), style=style), saving(seen))
     doing = f"{sockets['busy']} busy, {sockets['idle']} idle, {sockets['reused']} reused"
     table.add_row("sockets", f"{sockets['open']} open", doing)
     table.add_row("conversations", f"{kept['known']} known", f"{kept['evicted']} evicted")

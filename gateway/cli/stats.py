@@ -56,7 +56,7 @@ def table(seen: dict[str, Any]) -> str:
     turns, sizes, sockets, kept = (
         seen.get(k, {}) for k in ("turns", "bytes", "connections", "conversations")
     )
-    total, received, saved = turns.get("total", 0), sizes.get("client_in", 0), sizes.get("saved", 0)
+    total = turns.get("total", 0)
     lines = [
         f"upwire {seen.get('version', '')}, up {span(seen.get('uptime_seconds', 0))}",
         upstream_line(seen.get("upstream", {})),
@@ -69,9 +69,9 @@ def table(seen: dict[str, Any]) -> str:
         ),
         _line("all", f"{total} turns", counts(turns, "in_flight", "failed", "cancelled")),
         "",
-        _line("received", size(received)),
+        _line("received", size(sizes.get("client_in", 0))),
         _line("sent upstream", size(sizes.get("upstream_out", 0))),
-        _line("saved", size(saved), share(saved, received)),
+        _line("saved", size(sizes.get("saved", 0)), saving(seen)),
         "",
         _line("sockets", f"{sockets.get('open', 0)} open", counts(sockets, "busy", "opened", "reused")),
         _line("conversations", f"{kept.get('known', 0)} known", counts(kept, "evicted")),
@@ -87,6 +87,15 @@ def table(seen: dict[str, Any]) -> str:
                 text = texts.get(name)
                 lines.append(f"{name:<20}{count:>6}   {text.meaning if text else ''}".rstrip())
     return "\n".join(lines)
+
+
+def saving(seen: dict[str, Any]) -> str:
+    """The share of bytes that was saved. Before the first delta it is below nothing by the few bytes that make a body a frame."""
+    sizes, turns = seen.get("bytes", {}), seen.get("turns", {})
+    saved, received = sizes.get("saved", 0), sizes.get("client_in", 0)
+    if received and saved <= 0 and not turns.get("delta"):
+        return "nothing yet: a conversation saves from its second turn on"
+    return share(saved, received)
 
 
 def upstream_line(upstream: dict[str, Any]) -> str:

@@ -100,10 +100,13 @@ async def test_something_between_that_cuts_upgrades(upgrade, seen):
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [(socket.EAI_AGAIN, "Is there a network?"), (socket.EAI_NONAME, "Check its spelling")],
+    [
+        (socket.EAI_AGAIN, "Is there a network?"),
+        (socket.EAI_NONAME, "No network, no working DNS, or a misspelt name"),
+    ],
 )
 async def test_no_name_server_or_no_such_name(monkeypatch, number, words):
-    """A network that is down is told apart from a name that is wrong."""
+    """A name server that does not answer is told; where none knows the name, both causes are."""
 
     async def fails(*_, **__):
         raise socket.gaierror(number, "failed")

@@ -25,6 +25,17 @@ def test_all_clients_are_listed(upwire):
     assert all(line.split(maxsplit=1)[1] for line in out.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("client", "hint"), [("codx", "did you mean codex?"), ("nope", f"known are {', '.join(CLIENTS)}.")]
+)
+def test_a_client_without_recipe(upwire, client, hint):
+    """Whole sentences say what is known, and what does for any client."""
+    code, out, err = upwire("connect", client, "--port", "5")
+    assert (code, out) == (2, "")
+    said = f"no recipe for '{client}'; {hint} Any other client: base URL http://127.0.0.1:5/v1."
+    assert said in " ".join(err.split())
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_every_recipe_has_the_url(upwire, client):
     """Each recipe has a title, a way to set it up and the gateway's own base URL, and leaves no placeholder."""

@@ -73,6 +73,17 @@ def test_the_table_of_a_fresh_gateway():
     assert table(empty | {"bytes": {"saved": -5_000_000_000}}).count("-5.0 GB") == 1
 
 
+def test_a_first_turn_has_nothing_to_save():
+    """What makes a body a frame is not shown as a loss before the first delta; after it, a loss is a loss."""
+    sizes = {"client_in": 30, "upstream_out": 55, "saved": -25}
+    first = {"turns": {"total": 1, "full": 1}, "bytes": sizes}
+    assert "saved -25 B nothing yet: a conversation saves from its second turn on" in " ".join(
+        table(first).split()
+    )
+    later = {"turns": {"total": 2, "full": 1, "delta": 1}, "bytes": sizes}
+    assert "saved -25 B -83%" in " ".join(table(later).split())
+
+
 def test_json_is_what_the_gateway_said(upwire, answering, seen):
     """With --json the output is the object itself; a URL may end in /v1, as clients have it."""
     url, requests = answering(200, seen)
