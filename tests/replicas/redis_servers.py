@@ -24,6 +24,18 @@ class Server:
     child: asyncio.subprocess.Process
     client: Redis
 
+    async def wipe(self):
+        """Everything is gone."""
+        await self.client.flushall()
+
+    async def pause(self, seconds=0.5):
+        """Nobody is answered for a while."""
+        await self.client.execute_command("CLIENT", "PAUSE", int(seconds * 1000), "ALL")
+
+    async def hang_up(self):
+        """All connections are closed."""
+        await self.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
     async def entries(self):
         """All that stands in it: name and value."""
         found = {}

@@ -18,6 +18,7 @@ from gateway import log
 from gateway.pool import PoolLimits, upgrade
 from gateway.simulator import Options, Simulator
 from tests.gateways import running_gateway, running_simulator
+from tests.replicas.redis_servers import running_redis, shared_settings
 from tests.storm.client import CODINGS, Client
 from tests.storm.hazards import HAZARDS, Arming
 from tests.storm.talker import Talker
@@ -90,17 +91,28 @@ def weather(seed, match):
     return options, settings
 
 
-async def run_storm(seed, turns, *, match=None):
-    """Run ``turns`` turns and give all that is to be judged."""
+async def run_storm(seed, turns, *, match=None, replicas=1):
+    """Run ``turns`` turns and give all that is to be judged.
+
+    With several ``replicas`` each turn goes to any of them; they share a Redis, which has its own troubles.
+    """
     options, settings = weather(seed, match)
     async with running_simulator(options) as simulator:
         storm = Storm(seed, settings["match"], simulator)
         storm.arming = Arming(simulator.faults)
         with _watched(storm):
             began = asyncio.get_running_loop().time()
-            async with running_gateway(simulator.url, **settings) as gateway:
-                await _Run(storm, gateway, turns).play()
-                storm.stats = await _until_quiet(storm, gateway)
+            async with contextlib.AsyncExitStack() as stack:
+                redis = None
+                if replicas > 1:
+                    redis = await stack.enter_async_context(running_redis())
+                    settings |= stack.enter_context(shared_settings(redis.url))
+                gateways = [
+                    await stack.enter_async_context(running_gateway(simulator.url, **settings))
+                    for _ in range(replicas)
+                ]
+                await _Run(storm, gateways, turns, redis).play()
+                storm.stats = _summed([await _until_quiet(storm, gateway) for gateway in gateways])
             storm.seconds = asyncio.get_running_loop().time() - began
     return storm
 
@@ -128,9 +140,10 @@ def _watched(storm):
 class _Run:
     """The turns of one storm, counted over all conversations, and the outages among them."""
 
-    def __init__(self, storm, gateway, turns):
+    def __init__(self, storm, gateways, turns, redis):
         self._storm = storm
-        self._gateway = gateway
+        self._gateways = gateways
+        self._redis = redis
         self._turns = turns
         self._left = turns
         self._loop = asyncio.get_running_loop()
@@ -157,11 +170,15 @@ class _Run:
         async with contextlib.AsyncExitStack() as stack:
             # Forks are asked at the same time, over connections of their own.
             clients = [
-                await stack.enter_async_context(
-                    Client(self._gateway.url, talker.key, coding, f"{storm.seed} {number} {at}")
-                )
+                [
+                    await stack.enter_async_context(
+                        Client(gateway.url, talker.key, coding, f"{storm.seed} {number} {at}")
+                    )
+                    for gateway in self._gateways
+                ]
                 for at in range(2)
             ]
+            route = Random(f"{storm.seed} route {number}")
             while self._left > 0:
                 asks = [talker.ask(history, main=at == 0) for at, history in enumerate(talker.move())]
                 self._left -= len(asks)
@@ -169,8 +186,8 @@ class _Run:
                     self._endanger(talker, asked, hazards)
                 await asyncio.gather(
                     *(
-                        self._ask(client, asked, plain=random.random() < 0.05)
-                        for client, asked in zip(clients, asks, strict=False)
+                        self._ask(route.choice(each), asked, plain=random.random() < 0.05)
+                        for each, asked in zip(clients, asks, strict=False)
                     )
                 )
                 talker.take(asks[0])
@@ -213,6 +230,21 @@ class _Run:
             else:
                 await simulator.close_sockets(1012)
             outage.ended = self._loop.time() + AFTERMATH
+            if self._redis is not None:
+                # No excuse for any turn: what the index does is nobody's affair but the gateways'.
+                await {
+                    "restart": self._redis.pause,
+                    "reset all": self._redis.wipe,
+                    "close all": self._redis.hang_up,
+                }[kind]()
+
+
+def _summed(snapshots):
+    """The statistics of all replicas together, as far as they are counts."""
+    first = snapshots[0]
+    if isinstance(first, dict):
+        return {name: _summed([each[name] for each in snapshots]) for name in first}
+    return sum(snapshots) if isinstance(first, int) else first
 
 
 async def _until_quiet(storm, gateway):
