@@ -58,6 +58,7 @@ def assemble(settings: Settings, *, token: str | Mapping[str, str] | None) -> Ga
     profile = profile_of(settings.upstream, settings.profile)
     key = upstream_key(settings.upstream_key_file, settings.upstream_key_env, os.environ)
     tasks = Tasks(log.failed)
+    index = open_index(settings, os.environ, tasks, reloads=profile.reloads)
     plain = PlainHttp(
         PlainOptions(
             connect_timeout=settings.dial_timeout,
@@ -71,7 +72,6 @@ def assemble(settings: Settings, *, token: str | Mapping[str, str] | None) -> Ga
     )
     store = Store(_store_limits(settings))
     observed = Observation(settings)
-    index = open_index(settings, os.environ, tasks, reloads=profile.reloads)
     driver = TurnDriver(
         settings, store=store, pool=pool, plain=plain, counter=observed.stats, team=team, index=index
     )
