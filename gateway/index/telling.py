@@ -215,7 +215,7 @@ class Teller:
                 self._lost((entry,))
             elif entry.name is not None and (own[0] is None or (entry.needed and own[-1] != entry.needed)):
                 # It stands on what is no longer there, or was deleted already: the next of this conversation is written whole.
-                self.kept.pop(entry.name, None)
+                self._lost((entry,))
             else:
                 self._health.written += 1
         if refused is not None:

@@ -21,7 +21,7 @@ class Pair:
         if at is None:
             at = self._next
             self._next = (self._next + 1) % len(self.apis)
-        before = (await self.index(at))["written"] if told else 0
+        before = _told(await self.index(at)) if told else 0
         seen = await self.apis[at].create(body, headers=headers)
         if (
             told
@@ -29,7 +29,7 @@ class Pair:
             and seen.answer.get("status") == "completed"
             and body.get("store") is not False
         ):
-            await self.until(at, lambda index: index["written"] > before or index["state"] != "works")
+            await self.until(at, lambda index: _told(index) > before or index["state"] != "works")
         return seen
 
     async def index(self, at):
@@ -49,6 +49,11 @@ class Pair:
             await self.until(at, lambda i: i["state"] in states, within=within)
             for at in range(len(self.apis))
         ]
+
+
+def _told(index):
+    """How many responses were told of, or given up."""
+    return index["written"] + index["dropped"]
 
 
 @contextlib.asynccontextmanager
