@@ -10,7 +10,7 @@ OPS := .venv-ops
 FRESH := .venv-fresh
 PYTHONS ?= 3.12 3.13 3.14
 
-.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws chaos fuzz bench bench-quick bench-agent check docs ops release sbom audit lock clean
+.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws chaos fuzz bench bench-quick bench-agent bench-sizing check docs ops release sbom audit lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12")'
@@ -89,9 +89,13 @@ bench: setup
 bench-quick: setup
 	$(BIN)/python -m tests.bench --quick --check
 
-# Agent loops over an emulated link, directly and through the gateway.
+# Agent loops over an emulated link, directly and through the gateway. What the README quotes: python -m tests.bench.agent --record; make docs
 bench-agent: setup
 	$(BIN)/python -m tests.bench.agent
+
+# What one conversation, turn and idle socket take: the tables of deploy/sizing.md. WRITE=--write puts them there.
+bench-sizing: setup
+	$(BIN)/python -m tests.bench.sizing $(WRITE)
 
 check: setup
 	$(BIN)/ruff format --check gateway tests
@@ -139,9 +143,9 @@ audit: ops
 	@echo "audit: $$(grep -c == deploy/requirements.lock) packages, of which" \
 		"$$(grep -c 'could not be audited' dist/audit.txt || true) could not be audited here; see dist/audit.txt"
 
-# What is made from the code: config/reference.md and config/upwire.toml. Tests hold both to it.
+# What is made from the code: config/reference.md, config/upwire.toml, tables and diagrams. Tests hold all to it.
 docs: setup
-	$(BIN)/python -m tests.documents.reference
+	$(BIN)/python -m tests.documents
 
 # All locked versions anew; what runs in an image or checks a release has the versions of the development environment.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header

@@ -75,6 +75,7 @@ def turn_line(record: TurnRecord) -> None:
         added_ms=_ms(record.added),
         total_ms=_ms(record.total),
         recoveries=list(record.recoveries),
+        **({} if record.label is None else {"identity": record.label}),
         **({} if record.trace is None else {"trace_id": record.trace.split("-")[1]}),
     )
 

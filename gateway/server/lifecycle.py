@@ -127,7 +127,6 @@ class Requests:
 
     async def run_out(self, seconds: float, stop: Stop, connections: Callable[[], int]) -> None:
         """Serve what comes in on the ``connections`` that there are, ``seconds`` at most, until none is left or asked to stop."""
-        self.phase = "draining"
         loop = asyncio.get_running_loop()
         now = loop.time()
         end, used = now + seconds, now
