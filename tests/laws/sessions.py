@@ -146,9 +146,10 @@ class Client:
         body = copy.deepcopy(body)
         slot = len(self.outcomes)
         self.outcomes.append(None)
+        # The last one that was asked, not the last one that was answered: which that is may differ between two runs.
+        conversation.last_body = body
         status, headers, answer, events = await self.post(body)
         self.outcomes[slot] = Outcome(status, _visible(answer), _list(body["input"]), body, headers, events)
-        conversation.last_body = body
         if status == 200 and isinstance(answer, dict) and answer.get("status") == "completed" and grow:
             conversation.before_last = len(conversation.history)
             conversation.history += [{**item, "_from_api": True} for item in answer["output"]]
