@@ -101,6 +101,7 @@ class Metrics:
         self._stats = stats
         self._snapshot = snapshot
         self._registry: CollectorRegistry | None = None
+        self._label: str | None = None
 
     @property
     def prepared(self) -> bool:
@@ -116,11 +117,12 @@ class Metrics:
         ProcessCollector(registry=registry)
         self._registry = registry
 
-    def render(self) -> bytes:
-        """The text for a scrape; ``prepare`` comes first."""
+    def render(self, label: str | None = None) -> bytes:
+        """The text for a scrape, with the numbers of one ``label`` or of all; ``prepare`` comes first."""
         from prometheus_client import generate_latest  # noqa: PLC0415
 
         assert self._registry is not None  # noqa: S101
+        self._label = label
         return generate_latest(self._registry)
 
     def describe(self) -> list[Metric]:
@@ -129,7 +131,7 @@ class Metrics:
 
     def collect(self) -> Iterable[Metric]:
         """Every metric with all its series."""
-        stats, seen = self._stats, self._snapshot()
+        stats, seen = self._stats, only(self._label, self._snapshot())
         sockets, kept = seen["connections"], seen["conversations"]
         yield _metric("upwire_build_info", {(seen["version"],): 1})
         yield _metric("upwire_uptime_seconds", {(): seen["uptime_seconds"]})
@@ -156,6 +158,14 @@ class Metrics:
         yield _histogram("upwire_first_event_seconds", {(mode,): stats.first_event[mode] for mode in MODES})
         yield _histogram("upwire_added_latency_seconds", {(): stats.added})
         yield _histogram("upwire_turn_duration_seconds", {(mode,): stats.duration[mode] for mode in MODES})
+
+
+def only(label: str | None, seen: dict[str, Any]) -> dict[str, Any]:
+    """The statistics with the numbers of one ``label`` of the team and no other; of all with None."""
+    if label is None:
+        return seen
+    mine = {name: value for name, value in seen["identities"].items() if name == label}
+    return seen | {"identities": mine}
 
 
 def _identities(seen: dict[str, Any]) -> Iterable[Metric]:

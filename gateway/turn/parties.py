@@ -47,11 +47,14 @@ class Parties:
         """The party of every label."""
         return iter(self._labelled.values())
 
+    def may_see(self, headers: Headers, token: str | None) -> str | None:
+        """The only label whose numbers are shown to whoever sent this; None if that is a stranger to the team, or sees all."""
+        member = self._team.member(_presented(headers, token)) if self._team.members else None
+        return None if member is None or member.sees_all else member.label
+
     def _find(self, headers: Headers, token: str | None) -> Party:
         if self._team.members:
-            presented = [key_in(each) for each in (token or "").split("\n")]
-            presented += [key_in(value) for name, value in headers if name.lower() in CLIENT_KEYS]
-            member = self._team.member(each for each in presented if each)
+            member = self._team.member(_presented(headers, token))
             if member is not None:
                 return self._labelled[member.label]
         whose = credential_digest(self._key, headers, token)
@@ -60,3 +63,10 @@ class Parties:
             # Not in one step: nothing else would hold it.
             party = self._unlabelled[whose] = Party()
         return party
+
+
+def _presented(headers: Headers, token: str | None) -> list[str]:
+    """All keys and tokens in a request."""
+    found = [key_in(each) for each in (token or "").split("\n")]
+    found += [key_in(value) for name, value in headers if name.lower() in CLIENT_KEYS]
+    return [each for each in found if each]

@@ -6,6 +6,9 @@ The file names a key by its SHA-256 digest, so that it holds nothing that opens 
     keys = ["sha256:..."]
     in_flight = 20
     sockets = 16
+    sees_all = true
+
+With tokens, a member is shown its own numbers in the statistics and no other label, unless it sees all: whoever watches the gateway.
 """
 
 from __future__ import annotations
@@ -36,11 +39,15 @@ class TeamUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A label with limits of its own: turns and upstream sockets at once, None for what holds for all."""
+    """A label with limits of its own: turns and upstream sockets at once, None for what holds for all.
+
+    ``sees_all`` says that it is shown the labels of the others.
+    """
 
     label: str
     in_flight: int | None = None
     sockets: int | None = None
+    sees_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +117,10 @@ def _member(file: str, label: str, table: Any) -> tuple[list[str], Member]:
         raise TeamUnusable(f"team_file {file}: {wrong}")
     if not isinstance(table, dict):
         raise TeamUnusable(f"team_file {file}: {label} must be a table, [{label}]")
-    if unknown := table.keys() - {"keys", *_LIMITS}:
+    if unknown := table.keys() - {"keys", "sees_all", *_LIMITS}:
         # An unknown name is not quoted either: it may be a key in the wrong place.
         raise TeamUnusable(
-            f"team_file {file}: {label} has {len(unknown)} entries that are neither keys nor {' nor '.join(_LIMITS)}"
+            f"team_file {file}: {label} has {len(unknown)} entries that are none of keys, sees_all, {', '.join(_LIMITS)}"
         )
     keys = table.get("keys", [])
     if not isinstance(keys, list) or not all(isinstance(key, str) and _DIGEST.fullmatch(key) for key in keys):
@@ -123,4 +130,7 @@ def _member(file: str, label: str, table: Any) -> tuple[list[str], Member]:
     for name in _LIMITS:
         if name in table and (type(table[name]) is not int or table[name] < 1):
             raise TeamUnusable(f"team_file {file}: {name} of {label} must be a whole number above 0")
-    return keys, Member(label, table.get("in_flight"), table.get("sockets"))
+    sees_all = table.get("sees_all", False)
+    if not isinstance(sees_all, bool):
+        raise TeamUnusable(f"team_file {file}: sees_all of {label} must be true or false")
+    return keys, Member(label, table.get("in_flight"), table.get("sockets"), sees_all)

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import hashlib
+import json
 import subprocess
 import sys
 from dataclasses import replace
 
+import aiohttp
 import pytest
 
 from gateway.config import ConfigError, load_token, load_tokens
@@ -56,9 +58,15 @@ async def hanging(simulator, api, count):
         await tasks.close()
 
 
-async def stats_of(api):
+async def read(gateway, path="/stats", **headers):
+    """What the gateway tells of itself to whoever sends these headers."""
+    async with aiohttp.ClientSession() as client, client.get(gateway.root + path, headers=headers) as answer:
+        return await answer.text()
+
+
+async def stats_of(gateway, **headers):
     """The statistics."""
-    return (await api.get("/../stats")).answer
+    return json.loads(await read(gateway, **headers))
 
 
 async def test_a_busy_key_starves_nobody():
@@ -135,8 +143,8 @@ async def test_counted_under_labels_and_never_under_keys(tmp_path):
         async with hanging(simulator, alice, 1):
             assert (await alice.create(body("over her limit"))).status == 503
             assert (await bob.create(body("still served"))).status == 200
-            seen = await stats_of(bob)
-            metrics = (await bob.get("/../metrics")).raw.decode()
+            seen = await stats_of(gateway)
+            metrics = await read(gateway, "/metrics")
         found = seen["identities"]
         assert list(found) == ["alice", "bob", "other"]
         assert found["alice"]["turns"] == {
@@ -151,7 +159,7 @@ async def test_counted_under_labels_and_never_under_keys(tmp_path):
         assert 'upwire_identity_turns_total{identity="alice",mode="delta"} 1.0' in metrics
         assert 'upwire_identity_turns_in_flight{identity="alice"} 1.0' in metrics
         assert 'upwire_identity_sockets{identity="other"} 1.0' in metrics
-        told = metrics + str(seen) + (await bob.get("/../dashboard")).raw.decode()
+        told = metrics + str(seen) + await read(gateway, "/dashboard")
         for key in (ALICE, BOB, "sk-nobody-canary"):
             assert key not in told and hashlib.sha256(key.encode()).hexdigest() not in told
 
@@ -164,8 +172,8 @@ async def test_no_labels_no_series():
         Api(gateway.url) as api,
     ):
         await api.create(body("hello"))
-        assert (await stats_of(api))["identities"] == {}
-        assert "{identity=" not in (await api.get("/../metrics")).raw.decode()
+        assert (await stats_of(gateway))["identities"] == {}
+        assert "{identity=" not in await read(gateway, "/metrics")
 
 
 async def test_labels_of_tokens(tmp_path):
@@ -184,12 +192,36 @@ async def test_labels_of_tokens(tmp_path):
         history = [*body("hello")["input"], *first.answer["output"], {"role": "user", "content": "more"}]
         assert (await bob.create(body("", input=history))).mode == "full"
         assert (await stranger.create(body("hello"))).status == 401
-        found = (await stats_of(alice))["identities"]
-        assert {label: each["turns"]["total"] for label, each in found.items()} == {
-            "alice": 1,
-            "bob": 1,
-            "other": 0,
-        }
+        for label, token in (("alice", "a" * 32), ("bob", "b" * 32)):
+            found = (await stats_of(gateway, **{"x-upwire-token": token}))["identities"]
+            assert {name: each["turns"]["total"] for name, each in found.items()} == {label: 1}
+
+
+async def test_members_see_their_own_numbers(tmp_path):
+    """In all forms of the statistics a member is shown its own label only, and whoever sees all is shown all."""
+    tokens = {"a" * 32: "alice", "b" * 32: "bob", "w" * 32: "watcher"}
+    team = written(tmp_path, "[watcher]\nsees_all = true\n")
+    labels = ("alice", "bob", "watcher", "other")
+    async with (
+        running_simulator(Options(rounds=0)) as simulator,
+        running_gateway(simulator.url, token=tokens, team_file=team) as gateway,
+        aiohttp.ClientSession() as client,
+    ):
+
+        async def shown(path, headers):
+            async with client.get(gateway.root + path, headers=headers) as answer:
+                text = (
+                    await answer.content.readuntil(b'sockets":[')
+                    if path == "/events"
+                    else await answer.read()
+                ).decode()
+            form = 'identity="%s"' if path == "/metrics" else '"%s":{'
+            return [label for label in labels if form % label in text]
+
+        for path in ("/stats", "/metrics", "/events"):
+            assert await shown(path, {"x-upwire-token": "w" * 32}) == list(labels)
+            assert await shown(path, {"x-upwire-token": "a" * 32}) == ["alice"]
+            assert await shown(path, {"authorization": "Bearer " + "b" * 32}) == ["bob"]
 
 
 async def test_labels_are_read_again(tmp_path):
@@ -210,7 +242,7 @@ async def test_labels_are_read_again(tmp_path):
         gateway.gateway.reconfigure(settings)
         async with hanging(simulator, alice, 1):
             assert (await alice.create(body("over the limit"))).status == 503
-        assert (await stats_of(alice))["identities"]["alice"]["turns"]["total"] == 3
+        assert (await stats_of(gateway))["identities"]["alice"]["turns"]["total"] == 3
 
 
 @pytest.mark.parametrize(
@@ -220,12 +252,13 @@ async def test_labels_are_read_again(tmp_path):
         ("[alice]\n", "needs keys"),
         ('[alice]\nkeys = ["sk-canary"]\n', "must be a list of digests"),
         ('[alice]\nkeys = "sha256:"\n', "must be a list of digests"),
-        ("[alice]\nsk-canary = 1\n", "1 entries that are neither"),
+        ("[alice]\nsk-canary = 1\n", "1 entries that are none of"),
         ("alice = 1\n", "must be a table"),
         ('["al ice"]\n', "a label has at most"),
         ("[other]\n", "stands for all"),
         (f'[a]\nkeys = ["{digest_of("k")}"]\n[b]\nkeys = ["{digest_of("k")}"]\n', "another label"),
         (f'[a]\nkeys = ["{digest_of("k")}"]\nsockets = "1"\n', "sockets of a"),
+        (f'[a]\nkeys = ["{digest_of("k")}"]\nsees_all = 1\n', "sees_all of a"),
     ],
 )
 def test_what_is_wrong_with_a_team(tmp_path, text, told):
