@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+import gateway
 from gateway.simulator import Options
 from tests.gateways import Api, running_simulator, seen
 
@@ -61,12 +63,12 @@ class Line:
         """Where each of them said that it listens."""
         return re.findall(r"(?m)^listening on (http\S+)$", self.out.read_text())
 
-    async def begin(self, *options, **environment):
-        """Start the first one; its URL."""
+    async def begin(self, *options, folder=None, **environment):
+        """Start the first one, in ``folder``; its URL."""
         with self.out.open("wb") as out, self.err.open("wb") as err:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "gateway", "serve", "--port", "0", "--profile", "openai", *options,
-                stdout=out, stderr=err, env={**os.environ, **environment},
+                stdout=out, stderr=err, env={**os.environ, **environment}, cwd=folder,
             )  # fmt: skip
         self.child = child
         self.processes.append(child.pid)
@@ -95,9 +97,9 @@ class Line:
 
 
 @contextlib.asynccontextmanager
-async def a_line(folder, *options, **environment):
-    """A gateway that is ready, as ``(line, url)``."""
-    line = Line(folder)
+async def a_line(out, *options, **environment):
+    """A gateway that is ready, as ``(line, url)``; it and its successors print to files in ``out``."""
+    line = Line(out)
     try:
         yield line, await line.begin(*options, **environment)
     finally:
@@ -201,6 +203,34 @@ async def test_two_restarts_under_load_lose_nothing(tmp_path):
         await until(lambda: not any(map(alive, line.processes[:2])))
         assert await line.child.wait() == 0
         assert alive(line.processes[2])
+
+
+async def test_two_versions_side_by_side(tmp_path):
+    """What is installed at the time of the signal serves all that is new, while the version before finishes its streams."""
+    package = tmp_path / "app" / "gateway"
+    shutil.copytree(Path(gateway.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    version = package / "__init__.py"
+    version.write_text(version.read_text().replace(gateway.__version__, "1.0.1"))
+    async with (
+        running_simulator(Options(token_pace=0.01, reasoning=False)) as simulator,
+        a_line(tmp_path, "--upstream", simulator.url, folder=package.parent) as (line, url),
+        aiohttp.ClientSession(headers={"authorization": f"Bearer {KEY}"}) as client,
+    ):
+
+        async def running():
+            async with client.get(f"{url}/stats") as answer:
+                return (await answer.json())["version"]
+
+        assert await running() == "1.0.1"
+        async with client.post(f"{url}/v1/responses", json=request([user("words 300")])) as stream:
+            assert b"response.created" in await stream.content.readline()
+            version.write_text(version.read_text().replace("1.0.1", "1.0.2"))
+            await line.hand_over()
+            while await running() != "1.0.2":
+                # A kept connection brings one more answer of the version before.
+                pass
+            assert alive(line.processes[0]) and not stream.content.at_eof()
+            assert (await seen(stream)).kinds[-1] == "response.completed"
 
 
 async def test_a_successor_that_fails_changes_nothing(tmp_path):
