@@ -79,6 +79,8 @@ def table(seen: dict[str, Any]) -> str:
     for name, values in seen.get("latency_ms", {}).items():
         shown = "   ".join(f"{q} {ms(value)}" for q, value in values.items())
         lines.append(f"{name.replace('_', ' '):<14}{'':>4}{shown}")
+    if labels := seen.get("identities", {}):
+        lines += ["", "identities:", *(_identity(label, each) for label, each in labels.items())]
     for title, texts in (("reasons", REASON_TEXTS), ("recoveries", RECOVERY_TEXTS)):
         counted = sorted(((n, k) for k, n in seen.get(title, {}).items() if n), reverse=True)
         if counted:
@@ -87,6 +89,18 @@ def table(seen: dict[str, Any]) -> str:
                 text = texts.get(name)
                 lines.append(f"{name:<20}{count:>6}   {text.meaning if text else ''}".rstrip())
     return "\n".join(lines)
+
+
+def _identity(label: str, each: dict[str, Any]) -> str:
+    """What was counted for one label of the team."""
+    turns = each["turns"]
+    told = (
+        f"{share(turns['delta'], turns['total'])} delta",
+        counts(turns, "in_flight", "failed"),
+        counts(each, "sockets"),
+        f"{size(each['bytes']['saved'])} saved",
+    )
+    return f"{label:<20}{turns['total']:>6} turns   {', '.join(told)}"
 
 
 def saving(seen: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
+from gateway.cli.stats import table
 from gateway.config import ConfigError, load_token, load_tokens
 from gateway.settings import Settings
 from gateway.simulator import Fault, Options
@@ -159,6 +160,10 @@ async def test_counted_under_labels_and_never_under_keys(tmp_path):
         assert 'upwire_identity_turns_total{identity="alice",mode="delta"} 1.0' in metrics
         assert 'upwire_identity_turns_in_flight{identity="alice"} 1.0' in metrics
         assert 'upwire_identity_sockets{identity="other"} 1.0' in metrics
+        shown = [line for line in table(seen).splitlines() if line.startswith(("alice", "bob", "other"))]
+        assert [line.split()[:4] for line in shown] == [
+            ["alice", "2", "turns", "50%"], ["bob", "2", "turns", "0%"], ["other", "1", "turns", "0%"],
+        ]  # fmt: skip
         told = metrics + str(seen) + await read(gateway, "/dashboard")
         for key in (ALICE, BOB, "sk-nobody-canary"):
             assert key not in told and hashlib.sha256(key.encode()).hexdigest() not in told
