@@ -22,7 +22,7 @@ MOST_NEEDED = 64
 """Records that one may stand on; the next is written with all its items."""
 MOST_BEFORE = 512
 """Responses in one chain; what is longer is not shared."""
-ITEM_POINTERS = 4
+ITEM_POINTERS = 2
 """Items of one answer that point to it, for clients that refer to them."""
 _QUEUE = 1024
 _BATCH = 64
