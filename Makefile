@@ -89,9 +89,9 @@ bench: setup
 bench-quick: setup
 	$(BIN)/python -m tests.bench --quick --check
 
-# Agent loops over an emulated link, directly and through the gateway. What the README quotes: python -m tests.bench.agent --record; make docs
+# Agent loops over an emulated link, directly and through the gateway. RECORD=--record, then make docs: what the README quotes.
 bench-agent: setup
-	$(BIN)/python -m tests.bench.agent
+	$(BIN)/python -m tests.bench.agent $(RECORD)
 
 # What one conversation, turn and idle socket take: the tables of deploy/sizing.md. WRITE=--write puts them there.
 bench-sizing: setup

@@ -11,11 +11,14 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tests.bench import link
 from tests.bench.simulated import SYNTHETIC
 
+RECORDED = Path(__file__).with_name("recorded_loops.json")
+"""What the README quotes."""
 SESSIONS = {
     SYNTHETIC: "30 turns, 50 KB + 10 KB each",
     "codex-http-0.171.0": "Codex, recorded",
@@ -156,8 +159,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--session", choices=list(SESSIONS), action="append")
     parser.add_argument("--relay", action="store_true", help="hold back bytes even where packets could be")
+    parser.add_argument(
+        "--record", action="store_true", help=f"write {RECORDED.name}, which the README quotes: make docs"
+    )
     given = parser.parse_args()
     packets = link.possible() and not given.relay
+    if given.record and (given.session or not packets):
+        parser.error("--record is for all sessions, and for a machine that can hold back packets")
+    found = []
     say("Simulated upstream, emulated link: " + (
         "packets held back between two network namespaces, real TCP" if packets
         else "a relay that holds back bytes, so TCP's slow start is left out"))  # fmt: skip
@@ -169,7 +178,10 @@ def main():
     for round_trip in (0.04, 0.08):
         for per_request, per_kb, pace in ((0.0, 0.0, 0.0), (0.3, 0.001, 0.005)):
             conditions = Conditions(round_trip, 20e6, per_request, per_kb, pace)
-            compare(given.session or list(SESSIONS), conditions, given.rounds, packets=packets)
+            rows = compare(given.session or list(SESSIONS), conditions, given.rounds, packets=packets)
+            found.append({"conditions": asdict(conditions), "rows": rows})
+    if given.record:
+        RECORDED.write_text(json.dumps({"rounds": given.rounds, "loops": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

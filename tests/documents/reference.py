@@ -1,14 +1,13 @@
-"""Writes config/reference.md and config/upwire.toml from the code: ``make docs``. Tests hold both files to what this makes."""
+"""What config/reference.md says, from the code."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields
 from pathlib import Path
 
 from gateway.admin import METRICS
-from gateway.cli.config import as_toml, toml
-from gateway.config import flag_name, load, variable_name
+from gateway.cli.config import toml
+from gateway.config import flag_name, variable_name
 from gateway.settings import Settings
 from gateway.stats import CLOSED_TEXTS, FIELDS, MODELS, REASON_TEXTS, RECOVERY_TEXTS, TURN_FIELDS
 from gateway.upstream.remedies import REFUSED_TEXTS
@@ -104,9 +103,3 @@ def document():
         "Why sockets are refused": words("word", REFUSED_TEXTS),
     }
     return HEAD + "".join(f"\n## {title}\n\n{text}\n" for title, text in parts.items())
-
-
-if __name__ == "__main__":
-    PLACE.write_text(document())
-    SAMPLE.write_text(as_toml(load({}, {})))
-    sys.stdout.write(f"{PLACE}\n{SAMPLE}\n")
