@@ -27,8 +27,8 @@ LONGEST_SECRET = 16 * 1024
 class Deployment:
     """Keys that all gateways of one deployment share, and nobody else.
 
-    ``secret`` is theirs. ``differences`` is whatever makes their digests incomparable although they share it: another version that
-    reads items otherwise, other rules about who is who.
+    ``secret`` is theirs. ``differences`` is whatever makes their digests incomparable although they share it, such as another version
+    that reads items otherwise.
     """
 
     def __init__(self, secret: bytes, *differences: str) -> None:
@@ -44,6 +44,14 @@ class Deployment:
     def key(self, purpose: bytes) -> bytes:
         """A key of 32 bytes for one purpose."""
         return blake2b(purpose, key=self._root, digest_size=32).digest()
+
+    def go_by(self, rules: Iterable[str]) -> None:
+        """Only gateways with the same ``rules`` about who is who find each other's things from now on."""
+        state = blake2b(key=self.key(b"names"), digest_size=32)
+        for rule in sorted(rules):
+            text = rule.encode("utf-8", "surrogatepass")
+            state.update(len(text).to_bytes(8, "big") + text)
+        self._names = state.digest()
 
     def tag(self, name: bytes, value: bytes) -> bytes:
         """What proves that a gateway of this deployment wrote ``value`` under ``name``."""

@@ -54,8 +54,8 @@ def open_index(
         raise IndexUnusable(
             "index must be a URL such as redis://host:6379/0, rediss://... or unix:///path"
         ) from None
-    # Another version may read items otherwise; with other names of headers somebody else may count as the same.
-    deployment = Deployment(secret, __version__, *sorted(settings.per_request_headers))
+    # Another version may read items otherwise.
+    deployment = Deployment(secret, __version__)
     return SharedIndex(
         server, deployment, timeout=settings.index_timeout, age=settings.conversation_age, tasks=tasks
     )

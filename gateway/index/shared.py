@@ -68,6 +68,7 @@ class SharedIndex:
         self.deleted = self._teller.deleted
         self.forgotten = self._teller.forgotten
         self.key = deployment.key(b"digests")
+        self.go_by = deployment.go_by
         self._work = [
             tasks.spawn(self._watch(), name="watch the shared index"),
             tasks.spawn(self._teller.work(), name="tell the shared index"),

@@ -72,7 +72,10 @@ class _Learned:
 
 
 class TurnDriver:
-    """Makes turns. ``turn`` is called once per ``POST /v1/responses`` with its decoded body."""
+    """Makes turns. ``turn`` is called once per ``POST /v1/responses`` with its decoded body.
+
+    ``key`` is that of all digests where several processes must understand each other's; else one is drawn, or is the index's.
+    """
 
     def __init__(
         self,
@@ -84,21 +87,23 @@ class TurnDriver:
         counter: Counter,
         team: Team | None = None,
         index: SharedIndex | None = None,
+        key: bytes | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.upstream = settings.upstream
         self.profile = profile_of(settings.upstream, settings.profile)
+        self.index = index
         self.places = Places(settings.max_in_flight, settings.in_flight_per_identity)
         self.reconfigure(settings)
         self.store = store
         self.pool = pool
         self.plain = plain
         self.clock = clock
-        self.index = index
         # What is digested with it can be compared with the digests of other gateways, where any are to be understood.
-        key = secrets.token_bytes(32) if index is None else index.key
-        self._digester = Digester(key)
-        self.reader = Reader(self._digester)
+        if key is None:
+            key = secrets.token_bytes(32) if index is None else index.key
+        self.digester = Digester(key)
+        self.reader = Reader(self.digester)
         self._key = key
         self.parties = Parties(key, team or Team())
         self._counter = counter
@@ -114,6 +119,9 @@ class TurnDriver:
         self.max_waiting = settings.max_waiting
         self.survives_errors = settings.survives_errors and self.profile.survives_errors
         self._settings = settings
+        if self.index is not None:
+            # With other names of headers somebody else may count as the same.
+            self.index.go_by(settings.per_request_headers)
         self.places.reconfigure(settings.max_in_flight, settings.in_flight_per_identity)
         self._rules = Rules(
             Level[settings.match.upper()],
@@ -132,7 +140,7 @@ class TurnDriver:
 
     def body(self, identity: bytes) -> Body:
         """An empty body for a call of ``identity``, to be fed as it arrives."""
-        return Body(identity, self.store.scan(identity, self._digester.running()))
+        return Body(identity, self.store.scan(identity, self.digester.running()))
 
     def identity(self, headers: Headers, token: str | None, query: str) -> bytes:
         """Whose request this is: sockets and conversations of one identity are never used for another.

@@ -137,6 +137,18 @@ def test_names_keep_identities_and_kinds_apart():
     assert OURS.key(b"digests") not in {OURS.key(b"names"), other.key(b"digests")}
 
 
+def test_other_rules_about_who_is_who_find_nothing():
+    """The order of the rules does not matter, their number and their text do."""
+    rules = [("a*", "b"), ("b", "a*"), ("a*",), ("a*b",), ()]
+    found = []
+    for each in rules:
+        deployment = Deployment(b"a secret of thirty-two characters", "1")
+        deployment.go_by(each)
+        found.append(deployment.response(WHO, "resp_1"))
+    assert found[0] == found[1]
+    assert len(set(found)) == len(rules) - 1
+
+
 def chain(*parts):
     """Records that stand on one another, oldest first, of one item each, under their numbers as names."""
     found = []

@@ -16,6 +16,7 @@ from tests.gateways import Api, running_simulator
 from tests.networks.debian import free_port
 from tests.replicas.pair import asked, grown, running_pair
 from tests.replicas.redis_servers import SECRET, Relay, running_redis
+from tests.tls import Authority
 
 pytestmark = pytest.mark.system
 HELLO = [{"role": "user", "content": "hello"}]
@@ -257,6 +258,37 @@ async def test_something_else_at_that_address():
             talk = Talk(pair.create)
             await talk.go_on(3)
             await is_right(talk)
+
+
+async def test_a_redis_over_tls(tmp_path):
+    """An index may be reached by TLS, with an authority of one's own."""
+    authority = Authority(tmp_path)
+    pem = authority.issue("localhost", "DNS:localhost,IP:127.0.0.1")
+    port = free_port()
+    tls = [
+        "--port",
+        "0",
+        "--tls-port",
+        str(port),
+        "--tls-auth-clients",
+        "no",
+        "--tls-ca-cert-file",
+        authority.file,
+    ]
+    async with (
+        upstream() as held,
+        running_redis(*tls, "--tls-cert-file", pem, "--tls-key-file", pem, port=port),
+        running_pair(
+            held.url, f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={authority.file}", index_timeout=1.0
+        ) as pair,
+    ):
+        assert await Talk(pair.create).go_on(3) == ["full", "delta", "delta"]
+    async with (
+        upstream() as held,
+        running_redis(*tls, "--tls-cert-file", pem, "--tls-key-file", pem, port=port),
+    ):
+        async with running_pair(held.url, f"rediss://127.0.0.1:{port}/0", works=False) as pair:
+            assert [index["cause"] for index in await pair.state("down")] == ["unreachable"] * 2
 
 
 async def test_a_unix_socket():
