@@ -52,7 +52,11 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "upwire_conversations_evicted_total": ("counter", (), "Responses dropped for lack of room or use."),
     "upwire_conversation_items": ("gauge", (), "Items remembered by their digests."),
     "upwire_conversation_bytes": ("gauge", (), "Memory that remembered conversations take, about."),
-    "upwire_index_up": ("gauge", (), "1 while the shared index answers; 0 also without one."),
+    "upwire_index_up": (
+        "gauge",
+        (),
+        "1 while the shared index answers, 0 while it does not; nothing without one.",
+    ),
     "upwire_index_lookups_total": (
         "counter",
         ("result",),
@@ -186,7 +190,11 @@ def _identities(seen: dict[str, Any]) -> Iterable[Metric]:
 
 
 def _index(seen: dict[str, Any]) -> Iterable[Metric]:
-    yield _metric("upwire_index_up", {(): seen.get("state") in {"works", "read_only"}})
+    # Without an index there is no series, so that nobody is alarmed by its lack.
+    up: dict[tuple[str, ...], float] = {}
+    if seen.get("state", "off") != "off":
+        up = {(): seen["state"] in {"works", "read_only"}}
+    yield _metric("upwire_index_up", up)
     lookups = {"hit": "hits", "miss": "misses", "error": "errors"}
     yield _metric("upwire_index_lookups_total", _by({name: seen.get(lookups[name], 0) for name in lookups}))
     writes = {name: seen.get(name, 0) for name in ("written", "dropped")}
