@@ -21,6 +21,9 @@ API = {
 }  # fmt: skip
 """Words of the API, and those of files that are no settings."""
 
+FOREIGN = {"--ulimit"}
+"""Flags of other programs that stand by themselves."""
+
 EACH = pytest.mark.parametrize("place", WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
 
 
@@ -105,4 +108,4 @@ def test_flags_exist(place):
     """A flag that stands by itself, or behind ``upwire``, is one of ours."""
     ours = [s for s in spans(place) if s.startswith(("--", "upwire "))]
     used = {flag for span in ours for flag in re.findall(r"(?<!\S)--[a-z][a-z-]+", span)}
-    assert used - flags() == set()
+    assert used - flags() - FOREIGN == set()
