@@ -127,6 +127,16 @@ def not_handed_over(why: str) -> None:
     logger().error("not_handed_over", why=why, remedy="everything stays as it was")
 
 
+def worker_ended(number: int, how: str) -> None:
+    """Log that a worker process has ended unasked, in constant words."""
+    logger().error(
+        "worker_ended",
+        worker=number,
+        how=how,
+        remedy="another takes its place; its conversations are sent in full once",
+    )
+
+
 def failed(what: str, failure: BaseException) -> None:
     """Log a failure of the gateway's own, in a background task or a request."""
     logger().error("failed", what=what, **where(failure))
@@ -149,14 +159,22 @@ def _ms(seconds: float | None) -> float | None:
 
 
 class _Sink:
-    """Writes to a stream that may be gone: whoever reads the log may leave, and no turn may fail for it."""
+    """Writes to a stream that may be gone: whoever reads the log may leave, and no turn may fail for it.
+
+    A line is written in one piece, since other processes of this gateway may write to the same file.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._line = ""
 
     def write(self, text: str) -> None:
+        line, self._line = self._line + text, ""
+        if not line.endswith("\n"):
+            self._line = line
+            return
         with contextlib.suppress(OSError, ValueError):
-            self._stream.write(text)
+            self._stream.write(line)
 
     def flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):
