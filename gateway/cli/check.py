@@ -123,7 +123,7 @@ def port_row(settings: Settings, token: str | None) -> Row:
     if settings.port == 0:
         return Row("port", "ok", "0: a free one will be picked")
     try:
-        return _running_row(where, fetch(base_url(settings), token))
+        return _running_row(settings, where, fetch(base_url(settings), token))
     except TokenAsked:
         remedy = "Give its token with --token-file, as clients do in the header x-upwire-token."
         return Row("port", "warning", f"a gateway that asks for a token answers on {where}", remedy)
@@ -141,10 +141,16 @@ def port_row(settings: Settings, token: str | None) -> Row:
     return Row("port", "ok", f"{where} is free; no gateway runs there now")
 
 
-def _running_row(where: str, seen: dict[str, Any]) -> Row:
+def _running_row(settings: Settings, where: str, seen: dict[str, Any]) -> Row:
+    from gateway.upstream.urls import without_secrets  # noqa: PLC0415
+
     turns, upstream = seen.get("turns", {}), seen.get("upstream", {})
     total, delta = turns.get("total", 0), turns.get("delta", 0)
     told = f"a gateway (upwire {seen.get('version', '?')}) answers on {where}: {total} turns, {share(delta, total)} deltas"
+    there, here = upstream.get("url"), without_secrets(settings.upstream)
+    if there and there != here:
+        remedy = f"It was started with other settings: its upstream is {there}. The steps below are about {here}: give --upstream."
+        return Row("port", "warning", told, remedy)
     if upstream.get("mode") == "http":
         return Row("port", "warning", told, "It runs with mode = http, so nothing is upgraded.")
     if upstream.get("websocket") == "refused":

@@ -200,7 +200,7 @@ def check_variables():
 
 
 async def test_a_running_gateway_is_asked_how_it_fares():
-    """Its turns are told, and so is a kill switch, a refusing upstream or a token that is missing."""
+    """Its turns are told, and so is a kill switch, a refusing upstream, another upstream than is checked, or a token that is missing."""
     async with running_simulator() as simulator, running_simulator(Options(websocket=False)) as other:
         for settings, verdict, words in (
             ({"upstream": simulator.url}, "ok", "1 turns, 0% deltas"),
@@ -211,12 +211,15 @@ async def test_a_running_gateway_is_asked_how_it_fares():
             async with running_gateway(upstream, **settings) as gateway, Api(gateway.url) as api:
                 for _ in range(1 if verdict == "ok" else 2):
                     await api.create({"model": "gpt-5", "input": "hello"})
-                asked = Settings(port=int(gateway.root.rpartition(":")[2]))
-                row = await asyncio.to_thread(port_row, asked, None)
+                port = int(gateway.root.rpartition(":")[2])
+                row = await asyncio.to_thread(port_row, Settings(port=port, upstream=upstream), None)
+                elsewhere = await asyncio.to_thread(port_row, Settings(port=port), None)
             assert row.verdict == verdict
             assert words in row.seen + row.remedy
+            assert elsewhere.verdict == "warning"
+            assert f"its upstream is {upstream}. The steps below are about https://api" in elsewhere.remedy
         async with running_gateway(simulator.url, token="t" * 32) as gateway:
-            asked = Settings(port=int(gateway.root.rpartition(":")[2]))
+            asked = Settings(port=int(gateway.root.rpartition(":")[2]), upstream=simulator.url)
             assert "asks for a token" in (await asyncio.to_thread(port_row, asked, None)).seen
             assert (await asyncio.to_thread(port_row, asked, "t" * 32)).verdict == "ok"
 
