@@ -232,6 +232,16 @@ def test_a_command(place, command):
     way_of(command)(place, command)
 
 
+def test_the_statistics_that_are_shown(place):
+    """Each line of the README's example has the name of one that is printed, and its words."""
+    (shown,) = re.findall(r"(?ms)^```text\n(delta .*?)^```$", README.read_text())
+    wanted = [re.sub(r"[\d.]+", "", line).split() for line in shown.splitlines() if line]
+    printed = [set(line.split()) for line in place.run("upwire stats").splitlines()]
+    for words in wanted:
+        names = {word for word in words if word.isalpha() and word not in ("KB", "MB", "B")}
+        assert any(names <= there for there in printed), words
+
+
 @pytest.mark.system
 @pytest.mark.timeout(600)
 def test_installing(tmp_path):
