@@ -3,60 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import functools
 import random
 import signal
-import time
 
 import pytest
 
 from gateway.index import telling
-from gateway.simulator import Options
-from tests.gateways import Api, running_simulator
 from tests.networks.debian import free_port
-from tests.replicas.pair import asked, grown, running_pair
-from tests.replicas.redis_servers import SECRET, Relay, running_redis
+from tests.replicas.pair import running_pair
+from tests.replicas.redis_servers import Relay, running_redis
+from tests.replicas.talk import Talk, is_right, upstream
 from tests.tls import Authority
 
 pytestmark = pytest.mark.system
-HELLO = [{"role": "user", "content": "hello"}]
 PASSWORD = "not-to-be-seen-anywhere"
 SOON = 8.0
 """Seconds within which a gateway notices that its index answers again."""
-
-
-def upstream():
-    return running_simulator(Options(seed="troubles"))
-
-
-class Talk:
-    """One conversation, at one replica and then the other; ``said`` are its answers without ids."""
-
-    def __init__(self, create):
-        self._create = create
-        self._history = HELLO
-        self.said = []
-        self.modes = []
-        self.slowest = 0.0
-
-    async def go_on(self, turns):
-        for _ in range(turns):
-            began = time.perf_counter()
-            seen = await self._create(asked(self._history))
-            self.slowest = max(self.slowest, time.perf_counter() - began)
-            assert seen.status == 200
-            self.modes.append(seen.mode)
-            self.said.append({key: value for key, value in seen.answer["output"][-1].items() if key != "id"})
-            self._history = grown(self._history, seen, f"go on {len(self.said)}")
-        return self.modes[-turns:]
-
-
-async def is_right(talk):
-    """The answers are those of a conversation that was held directly."""
-    async with upstream() as plain, Api(plain.url) as api:
-        straight = Talk(api.create)
-        await straight.go_on(len(talk.said))
-    assert talk.said == straight.said
 
 
 async def test_no_redis_at_all(capsys):
@@ -154,6 +117,20 @@ async def test_a_wiped_redis():
             await is_right(talk)
 
 
+async def test_a_wiped_redis_is_filled_again_by_those_who_go_on():
+    """A conversation that stays where it is writes itself anew after a turn, so that it can move."""
+    async with upstream() as held, running_redis() as redis:
+        async with running_pair(held.url, redis.url, index_timeout=1.0) as pair:
+            talk = Talk(functools.partial(pair.create, at=0))
+            await talk.go_on(3)
+            await redis.wipe()
+            assert await talk.go_on(2) == ["delta", "delta"]
+            talk.create = functools.partial(pair.create, at=1)
+            assert await talk.go_on(1) == ["delta"]
+            assert (await pair.index(0))["dropped"] == 1
+            await is_right(talk)
+
+
 async def test_a_redis_that_loses_some():
     """Half of the entries gone, again and again, as a server that evicts does it: no wrong context."""
     async with upstream() as held, running_redis() as redis:
@@ -166,69 +143,6 @@ async def test_a_redis_that_loses_some():
                     if chance.random() < 0.5:
                         await redis.client.delete(name)
             assert "delta" in talk.modes
-            await is_right(talk)
-
-
-async def _noise(redis, _other):
-    for name, value in (await redis.entries()).items():
-        await redis.client.set(name, os.urandom(len(value)))
-
-
-async def _swapped(redis, _other):
-    found = await redis.entries()
-    values = list(found.values())
-    for name, value in zip(found, values[1:] + values[:1], strict=True):
-        await redis.client.set(name, value)
-
-
-async def _same_size_swapped(redis, _other):
-    found = await redis.entries()
-    by_size = sorted(found, key=lambda name: len(found[name]))
-    for one, two in zip(by_size[::2], by_size[1::2], strict=False):
-        await redis.client.set(one, found[two])
-        await redis.client.set(two, found[one])
-
-
-async def _cut(redis, _other):
-    for name, value in (await redis.entries()).items():
-        await redis.client.set(name, value[: len(value) // 2])
-
-
-async def _another_type(redis, _other):
-    for name in await redis.entries():
-        await redis.client.delete(name)
-        await redis.client.rpush(name, "x")
-
-
-async def _another_deployment(redis, other):
-    """The same conversation as another deployment wrote it, put where ours is read."""
-    ours, theirs = sorted((await redis.entries()).items()), sorted((await other.entries()).items())
-    for (name, _), (_, value) in zip(ours, theirs, strict=False):
-        await redis.client.set(name, value)
-
-
-@pytest.mark.parametrize(
-    "poison",
-    [_noise, _swapped, _same_size_swapped, _cut, _another_type, _another_deployment],
-    ids=lambda f: f.__name__,
-)
-async def test_a_poisoned_redis(poison):
-    """Whatever somebody else has written there: the next turn on the other replica is a full one, and right; then all is shared again."""
-    async with upstream() as held, running_redis() as redis, running_redis() as other:
-        async with (
-            running_pair(held.url, redis.url, index_timeout=1.0) as pair,
-            running_pair(held.url, other.url, index_timeout=1.0, secrets=[SECRET + " no"] * 2) as stranger,
-        ):
-            await Talk(stranger.create).go_on(3)
-            talk = Talk(pair.create)
-            await talk.go_on(3)
-            await poison(redis, other)
-            # Replica 1 knows nothing later than its own turn, so a parent that it had from the index would leave one item to send.
-            await talk.go_on(1)
-            assert len(held.journal.creates()[-1].items) > 1
-            await pair.state("works")
-            await talk.go_on(5)
-            assert talk.modes[-2:] == ["delta", "delta"]
             await is_right(talk)
 
 
