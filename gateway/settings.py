@@ -30,6 +30,11 @@ class Settings:
     listen: tuple[str, ...] = _setting(
         (), "Where to listen beside host and port: unix:PATH, a socket file for its owner and group."
     )
+    workers: int = _setting(
+        1,
+        "Processes that serve one port, for machines with several processors; each gets its part of the limits on turns, sockets "
+        "and conversations.",
+    )
     upstream: str = _setting(
         "https://api.openai.com/v1", "Base URL of the API, with its query if it needs one."
     )
@@ -137,8 +142,14 @@ class Settings:
         "Turns of one key or label at once, if less than its fair share; 0 sets no such limit.",
         reload=True,
     )
-    sockets_per_identity: int = _setting(32, "Upstream sockets of one identity at once.", reload=True)
-    sockets: int = _setting(256, "Upstream sockets in all.", reload=True)
+    sockets_per_identity: int = _setting(
+        32,
+        "Upstream sockets of one identity at once; a label of the team may have a limit of its own.",
+        reload=True,
+    )
+    sockets: int = _setting(
+        256, "Upstream sockets in all; one key has at most eight ninths of them busy.", reload=True
+    )
     socket_wait: float = _setting(
         0.25, "Seconds to wait for a socket before a turn goes over plain HTTP.", reload=True
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from time import time
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import orjson
 from aiohttp import web
 
 from gateway.admin import page
 from gateway.admin.feed import WATCHERS, Feed
-from gateway.admin.metrics import CONTENT_TYPE, Metrics
+from gateway.admin.metrics import CONTENT_TYPE, Metrics, only
 
 Phase = Literal["starting", "ready", "draining"]
 
@@ -25,23 +25,48 @@ TAKES_NOTHING = 30.0
 """Seconds for which a watcher may take nothing before it is dropped."""
 
 
+class Everywhere(Protocol):
+    """What all processes of one gateway tell together, whichever of them is asked."""
+
+    @property
+    def feed(self) -> Feed:
+        """The turns of all."""
+
+    async def stats(self) -> dict[str, Any]:
+        """The value of ``/stats``."""
+
+    async def metrics(self, label: str | None) -> bytes:
+        """The text of ``/metrics``, with the numbers of one label or of all."""
+
+
 def admin_routes(
     *,
     snapshot: Callable[[], dict[str, Any]],
     phase: Callable[[], Phase],
     metrics: Metrics,
     feed: Feed,
+    may_see: Callable[[web.Request], str | None] = lambda _: None,
+    everywhere: Everywhere | None = None,
 ) -> list[web.AbstractRouteDef]:
-    """The routes; ``snapshot`` gives the value of ``/stats`` and ``phase`` where the process is in its life."""
+    """The routes; ``snapshot`` gives the value of ``/stats`` and ``phase`` where the process is in its life.
 
-    async def stats(_request: web.Request) -> web.Response:
-        return _json(snapshot())
+    ``may_see`` tells for a request the only label of the team whose numbers it is shown, None for all. ``everywhere`` answers
+    instead where this is one of several processes.
+    """
 
-    async def scrape(_request: web.Request) -> web.Response:
+    async def seen() -> dict[str, Any]:
+        return snapshot() if everywhere is None else await everywhere.stats()
+
+    async def stats(request: web.Request) -> web.Response:
+        return _json(only(may_see(request), await seen()))
+
+    async def scrape(request: web.Request) -> web.Response:
+        headers = {"content-type": CONTENT_TYPE, "cache-control": "no-store"}
+        if everywhere is not None:
+            return web.Response(body=await everywhere.metrics(may_see(request)), headers=headers)
         if not metrics.prepared:
             await asyncio.to_thread(metrics.prepare)
-        headers = {"content-type": CONTENT_TYPE, "cache-control": "no-store"}
-        return web.Response(body=metrics.render(), headers=headers)
+        return web.Response(body=metrics.render(may_see(request)), headers=headers)
 
     async def healthz(_request: web.Request) -> web.Response:
         # Liveness means that this process answers; an upstream that is down must not get it restarted.
@@ -54,20 +79,24 @@ def admin_routes(
     async def dashboard(_request: web.Request) -> web.Response:
         return web.Response(body=page.body(), headers=page.headers())
 
-    def state() -> bytes:
-        return _event("stats", snapshot() | {"phase": phase(), "at": round(time(), 3)})
+    async def state(request: web.Request) -> bytes:
+        return _event(
+            "stats", only(may_see(request), await seen()) | {"phase": phase(), "at": round(time(), 3)}
+        )
 
     return [
         web.get("/stats", stats),
         web.get("/metrics", scrape),
-        web.get("/events", _events(feed, state)),
+        web.get("/events", _events(feed if everywhere is None else everywhere.feed, state)),
         web.get("/healthz", healthz),
         web.get("/readyz", readyz),
         web.get("/dashboard", dashboard),
     ]
 
 
-def _events(feed: Feed, state: Callable[[], bytes]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _events(
+    feed: Feed, state: Callable[[web.Request], Awaitable[bytes]]
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The handler of ``/events``: ``recent`` with all that is kept, then ``turn`` for each new one, and ``stats`` every second."""
 
     async def events(request: web.Request) -> web.StreamResponse:
@@ -102,7 +131,7 @@ def _events(feed: Feed, state: Callable[[], bytes]) -> Callable[[web.Request], A
                 if loop.time() >= due:
                     # Not once per turn: the percentiles cost something.
                     due = loop.time() + TICK
-                    pieces.append(state())
+                    pieces.append(await state(request))
                 if pieces:
                     async with asyncio.timeout(TAKES_NOTHING):
                         await response.write(b"".join(pieces))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from gateway import __version__
 from gateway.cli.options import read, setting_options
 from gateway.config import Loaded, key_place, load_tokens
+from gateway.settings import Settings
 
 
 @click.command("serve")
@@ -21,6 +23,10 @@ def command(config: str | None, **given: Any) -> int:
     Each option is also an environment variable and a key of the TOML file (max_body for --max-body). Flags win over the
     environment, the environment over the file.
     """
+    if worker := os.environ.pop("_UPWIRE_WORKER", ""):
+        from gateway.workers.worker import work  # noqa: PLC0415
+
+        return work(int(worker))
     loaded = read(config, given)
     settings = loaded.settings
     token = load_tokens(settings)
@@ -28,6 +34,7 @@ def command(config: str | None, **given: Any) -> int:
     # The other commands need neither aiohttp nor structlog.
     from gateway import log, server  # noqa: PLC0415
     from gateway.index.opening import IndexUnusable  # noqa: PLC0415
+    from gateway.server.fellows import WorkerUnusable  # noqa: PLC0415
     from gateway.traces import NoTraces  # noqa: PLC0415
     from gateway.upstream.key import KeyUnusable  # noqa: PLC0415
     from gateway.upstream.route import NoRoute  # noqa: PLC0415
@@ -41,11 +48,26 @@ def command(config: str | None, **given: Any) -> int:
             for line in ready_lines(loaded, url):
                 click.echo(line)
 
+    def again() -> Settings:
+        return read(config, given).settings
+
     try:
-        return asyncio.run(
-            server.serve(settings, token=token, ready=ready, again=lambda: read(config, given).settings)
-        )
-    except (server.CannotListen, NoRoute, KeyUnusable, NoTraces, TeamUnusable, IndexUnusable) as error:
+        if settings.workers > 1:
+            from gateway.workers.parent import serve_workers  # noqa: PLC0415
+
+            running = serve_workers(settings, token=token, ready=ready, again=again)
+        else:
+            running = server.serve(settings, token=token, ready=ready, again=again)
+        return asyncio.run(running)
+    except (
+        server.CannotListen,
+        NoRoute,
+        KeyUnusable,
+        NoTraces,
+        TeamUnusable,
+        IndexUnusable,
+        WorkerUnusable,
+    ) as error:
         raise click.ClickException(str(error)) from None
 
 
@@ -60,6 +82,7 @@ def ready_lines(loaded: Loaded, url: str) -> list[str]:
         f"upstream {base}{'?...' if query else ''}",
         *([f"upstream key from {held}"] if (held := key_place(settings)) else []),
         f"mode {settings.mode}, match {settings.match}",
+        *([f"workers {settings.workers}"] if settings.workers > 1 else []),
         f"configuration from {origin(loaded)}",
         f"export OPENAI_BASE_URL={url}/v1",
     ]

@@ -17,7 +17,7 @@ from gateway.downstream.malformed import (
     method_not_allowed,
     not_found,
 )
-from gateway.downstream.passthrough import Passthrough, Relayed
+from gateway.downstream.passthrough import OnDeleted, Passthrough, Relayed
 from gateway.settings import Settings
 from gateway.turn.call import Headers
 from gateway.upstream.identity import header_pairs
@@ -38,7 +38,7 @@ def build_app(
     plain: PlainHttp,
     respond: Handler,
     identify: Callable[[web.Request], bytes],
-    on_deleted: Callable[[bytes, str], None],
+    on_deleted: OnDeleted,
     on_failure: OnFailure,
     received: Callable[[web.Request], Headers] = lambda request: header_pairs(request.raw_headers),
     admin_routes: Iterable[web.AbstractRouteDef] = (),
@@ -57,7 +57,7 @@ def build_app(
         client_max_size=settings.max_body,
     )
     app[GUARD] = guard
-    app.on_response_prepare.append(_own_headers_only)
+    app.on_response_prepare.append(own_headers_only)
     app.on_response_prepare.append(guard.on_prepare)
     ours: dict[str, set[str]] = {}
     for route in app.add_routes(admin_routes):
@@ -123,7 +123,7 @@ async def _ask_later(_request: web.Request) -> None:
     """Do not send 100 Continue yet: a request may be refused before its body is wanted. Whoever reads the body asks for it."""
 
 
-async def _own_headers_only(request: web.Request, response: web.StreamResponse) -> None:
+async def own_headers_only(request: web.Request, response: web.StreamResponse) -> None:
     """Take out what the library adds, and close where the end of the connection is what ends or secures an exchange."""
     given = response.given if isinstance(response, Relayed) else frozenset({"date", "content-type"})
     for name in ("Server", "Date", "Content-Type"):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -18,6 +18,9 @@ from gateway.turn.call import Headers
 from gateway.upstream.identity import upstream_headers
 from gateway.upstream.plain import PlainHttp, PlainResponse
 from gateway.upstream.urls import RESPONSES, api_path, http_url
+
+OnDeleted = Callable[[bytes, str], Awaitable[None] | None]
+"""Takes whose response was deleted, and its id; what it gives is awaited before the client knows."""
 
 FLUSH = 5.0
 """Seconds that a client may take to read what was written before its answer broke."""
@@ -90,7 +93,7 @@ class Passthrough:
         upstream: str,
         received: Callable[[web.Request], Headers],
         identify: Callable[[web.Request], bytes],
-        on_deleted: Callable[[bytes, str], None],
+        on_deleted: OnDeleted,
     ) -> None:
         self._plain = plain
         self._upstream = upstream
@@ -109,7 +112,9 @@ class Passthrough:
             body_chunks(request) if request.body_exists else None,
         ) as response:
             if deleted is not None and 200 <= response.status < 300:
-                self._on_deleted(identity, deleted)
+                told = self._on_deleted(identity, deleted)
+                if told is not None:
+                    await told
             return await relay(request, response)
 
 

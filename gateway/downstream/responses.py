@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from aiohttp import web
 from aiohttp.http import HttpVersion11
 
+from gateway.conversation.arriving import Body
 from gateway.downstream.passthrough import FLUSH, relay, sever
 from gateway.turn.call import Call, Headers, Relayed, StreamBroken, Streaming, Whole
 from gateway.turn.driver import TurnDriver
 from gateway.turn.turn import Turn
+
+
+class Elsewhere(Protocol):
+    """Other processes of this gateway, in which conversations live as well."""
+
+    async def owner(self, request: web.Request, identity: bytes, body: Body) -> int | None:
+        """Which of them has the conversation of this request; None if it is to be answered here."""
+
+    async def relay(
+        self, owner: int, request: web.Request, identity: bytes, body: Body
+    ) -> web.StreamResponse | None:
+        """Have it answered there; None if nothing was sent because that process is not there."""
 
 
 def responder(
@@ -19,23 +33,44 @@ def responder(
     read: Callable[[web.Request, Callable[[bytes], None]], Awaitable[None]],
     token: Callable[[web.Request], str | None],
     received: Callable[[web.Request], Headers],
+    *,
+    identify: Callable[[web.Request], bytes] | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The handler.
 
     ``read`` feeds a request's decoded body to what it is given. ``token`` gives what it presented to the gateway itself, if
-    anything is asked for, and ``received`` its headers for the upstream.
+    anything is asked for, and ``received`` its headers for the upstream. ``identify`` tells whose request it is where that is not
+    to be computed from these; ``elsewhere`` takes what is not to be answered by this process.
     """
 
     async def respond(request: web.Request) -> web.StreamResponse:
         headers, presented = received(request), token(request)
-        identity = driver.identity(headers, presented, request.raw_path.partition("?")[2])
+        if identify is None:
+            identity = driver.identity(headers, presented, request.raw_path.partition("?")[2])
+        else:
+            identity = identify(request)
         party, places = driver.parties.of(identity, headers, presented), driver.places
         # Before the body is read, so that a refusal comes at once.
         if not places.take(party):
             await places.wait(party)
+        held = True
         try:
             body = driver.body(identity)
             await read(request, body.feed)
+            if (
+                elsewhere is not None
+                and (owner := await elsewhere.owner(request, identity, body)) is not None
+            ):
+                # It counts where it runs.
+                places.leave(party)
+                held = False
+                relayed = await elsewhere.relay(owner, request, identity, body)
+                if relayed is not None:
+                    return relayed
+                if not places.take(party):
+                    await places.wait(party)
+                held = True
             call = Call(
                 target=request.raw_path,
                 headers=headers,
@@ -55,7 +90,8 @@ def responder(
                         turn.relayed()
                         return relayed
         finally:
-            places.leave(party)
+            if held:
+                places.leave(party)
 
     return respond
 

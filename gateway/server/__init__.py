@@ -14,16 +14,14 @@ import threading
 from collections.abc import Callable, Mapping
 
 from gateway import log
-from gateway.config import ConfigError
 from gateway.server.assemble import assemble
 from gateway.server.handover import Handover, inherited, listen
 from gateway.server.lifecycle import HURRY, Gateway, Requests, Stop, run
 from gateway.server.listen import CannotListen, bind, url_of
-from gateway.server.reload import Terminal, reloaded
+from gateway.server.reload import Hangup
 from gateway.server.supervisor import Supervisor
 from gateway.settings import Settings
 from gateway.tasks import Tasks
-from gateway.upstream.team import TeamUnusable
 
 __all__ = ["CannotListen", "Gateway", "Requests", "Stop", "assemble", "bind", "run", "serve", "url_of"]
 
@@ -66,7 +64,8 @@ async def serve(
     try:
         gateway = assemble(settings, token=token)
         if again is not None and hasattr(signal, "SIGHUP"):
-            loop.add_signal_handler(signal.SIGHUP, _Hangup(gateway, settings, again, stop).take)
+            hangup = Hangup(settings, again=again, reconfigure=gateway.reconfigure, end=stop.ask)
+            loop.add_signal_handler(signal.SIGHUP, hangup.take)
         if hasattr(signal, "SIGUSR2"):
             handover = Handover(settings, listeners, tasks, moved)
             loop.add_signal_handler(signal.SIGUSR2, handover.take)
@@ -85,33 +84,6 @@ async def serve(
         for listener in listeners:
             listener.close()
     return 128 + stop.number if stop.hurried.is_set() else 0
-
-
-class _Hangup:
-    """What SIGHUP does: the settings are read again, or, if the terminal is gone, the gateway ends."""
-
-    def __init__(
-        self, gateway: Gateway, settings: Settings, again: Callable[[], Settings], stop: Stop
-    ) -> None:
-        self._gateway = gateway
-        self._settings = settings
-        self._again = again
-        self._stop = stop
-        self._terminal = Terminal()
-
-    def take(self) -> None:
-        if self._terminal.gone:
-            self._stop.ask(signal.SIGHUP)
-            return
-        try:
-            found = reloaded(self._settings, self._again())
-            self._gateway.reconfigure(found.settings)
-        except (ConfigError, TeamUnusable) as error:
-            log.not_reloaded(str(error))
-            return
-        self._settings = found.settings
-        log.configure(found.settings.log_level, found.settings.log_format)
-        log.reloaded(found.changed, found.need_restart)
 
 
 def _on_signal(stop: Stop, number: int, supervisor: Supervisor) -> None:

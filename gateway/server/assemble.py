@@ -11,11 +11,14 @@ from aiohttp import web
 
 from gateway import log
 from gateway.admin import admin_routes
+from gateway.admin.routes import Everywhere
 from gateway.downstream.app import GUARD, build_app, build_runner
 from gateway.downstream.body import take_body
-from gateway.downstream.responses import responder
+from gateway.downstream.passthrough import OnDeleted
+from gateway.downstream.responses import Elsewhere, responder
 from gateway.index.opening import open_index
 from gateway.pool import PoolLimits
+from gateway.server.fellows import Fellows, Parts, part_of, team_part
 from gateway.server.lifecycle import Gateway, Requests
 from gateway.server.observe import Observation
 from gateway.settings import Settings
@@ -31,22 +34,32 @@ from gateway.upstream.plain import PlainHttp, PlainOptions
 from gateway.upstream.profile import profile_of
 from gateway.upstream.route import Route, route_to
 from gateway.upstream.socket_pool import SocketPool
-from gateway.upstream.team import read_team
+from gateway.upstream.team import Team, read_team
 
 TOKEN_HEADER = "x-upwire-token"  # noqa: S105 (a name, no secret)
 SHUTDOWN = 1.0
 """Seconds for the last bytes of answers, after the drain."""
 
 
-def assemble(settings: Settings, *, token: str | Mapping[str, str] | None) -> Gateway:
+def assemble(  # noqa: PLR0915 (it names every part once)
+    settings: Settings, *, token: str | Mapping[str, str] | None, fellows: Fellows | None = None
+) -> Gateway:
     """A gateway that is not listening yet; needs a running event loop.
 
     Raises NoRoute, KeyUnusable, TeamUnusable, IndexUnusable and NoTraces.
     ``token`` is what clients must present in ``x-upwire-token``, or several of which they must present one, each with its label;
-    None or nothing where none is asked for.
+    None or nothing where none is asked for. ``fellows`` are the other processes of a gateway of several, among which the limits of
+    ``settings`` are divided.
     """
+    if fellows is not None:
+        settings = part_of(settings, fellows.count)
     tokens = {token: ""} if isinstance(token, str) else dict(token or {})
-    team = read_team(settings.team_file, tokens)
+
+    def team_of(settings: Settings) -> Team:
+        team = read_team(settings.team_file, tokens)
+        return team if fellows is None else team_part(team, fellows.count)
+
+    team = team_of(settings)
     route = route_to(
         settings.upstream,
         os.environ,
@@ -73,7 +86,14 @@ def assemble(settings: Settings, *, token: str | Mapping[str, str] | None) -> Ga
     store = Store(_store_limits(settings))
     observed = Observation(settings)
     driver = TurnDriver(
-        settings, store=store, pool=pool, plain=plain, counter=observed.stats, team=team, index=index
+        settings,
+        store=store,
+        pool=pool,
+        plain=plain,
+        counter=observed.stats,
+        team=team,
+        index=index,
+        key=None if fellows is None or index is not None else fellows.key,
     )
     observed.stats.members.name(team.labels)
     observed.of(store=store, pool=pool, driver=driver)
@@ -104,19 +124,31 @@ def assemble(settings: Settings, *, token: str | Mapping[str, str] | None) -> Ga
         query = request.raw_path.partition("?")[2]
         return driver.identity(received(request), presented(request), query)
 
+    elsewhere: Elsewhere | None = None
+    everywhere: Everywhere | None = None
+    on_deleted: OnDeleted = driver.deleted
+    if fellows is not None:
+        parts = Parts(settings, driver, observed, requests, read, presented, received)
+        elsewhere, everywhere = fellows.meet(parts)
+        on_deleted = fellows.deleted
+
     app = build_app(
         settings=settings,
         plain=plain,
-        respond=responder(driver, read, presented, received),
+        respond=responder(driver, read, presented, received, elsewhere=elsewhere),
         received=received,
         identify=identify,
-        on_deleted=driver.deleted,
+        on_deleted=on_deleted,
         on_failure=log.failed,
         admin_routes=admin_routes(
             snapshot=observed.snapshot,
             phase=lambda: requests.phase,
             metrics=observed.metrics,
             feed=observed.feed,
+            everywhere=everywhere,
+            may_see=lambda request: driver.parties.may_see(
+                header_pairs(request.raw_headers), presented(request)
+            ),
         ),
         tokens=tokens,
         middlewares=(requests.middleware,),
@@ -126,7 +158,8 @@ def assemble(settings: Settings, *, token: str | Mapping[str, str] | None) -> Ga
     tasks.spawn(_let_go(store, settings.conversation_age), name="let go of conversations")
 
     def reconfigure(wanted: Settings) -> None:
-        team = read_team(wanted.team_file, tokens)
+        wanted = wanted if fellows is None else part_of(wanted, fellows.count)
+        team = team_of(wanted)
         driver.parties.reconfigure(team)
         observed.stats.members.name(team.labels)
         driver.reconfigure(wanted)

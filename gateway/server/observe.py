@@ -53,7 +53,7 @@ class Observation:
         """Ask these from now on for what they hold and have learned."""
 
         def snapshot() -> dict[str, Any]:
-            return self.stats.snapshot(
+            found = self.stats.snapshot(
                 connections=pool.snapshot(),
                 conversations={
                     "known": len(store),
@@ -71,10 +71,11 @@ class Observation:
                     **pool.health(),
                     **driver.learned(),
                 },
-                sockets=pool.sockets(SHOWN_SOCKETS),
+                sockets=[socket | {"worker": 0} for socket in pool.sockets(SHOWN_SOCKETS)],
                 index=no_index() if driver.index is None else driver.index.snapshot(),
                 identities=self.stats.members.snapshot(driver.holdings()),
             )
+            return found | {"workers": {"count": 1, "silent": []}}
 
         self._snapshot = snapshot
 

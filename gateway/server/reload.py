@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
+from gateway import log
+from gateway.config import ConfigError
 from gateway.settings import Settings
+from gateway.upstream.team import TeamUnusable
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +52,40 @@ class Terminal:
             os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
             return True
         return False
+
+
+class Hangup:
+    """What SIGHUP does: the settings are read again, or, if the terminal is gone, the gateway ends.
+
+    ``again`` reads them and may raise ConfigError; ``reconfigure`` goes on with them and may raise TeamUnusable; ``end`` is called
+    with the signal's number.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        again: Callable[[], Settings],
+        reconfigure: Callable[[Settings], None],
+        end: Callable[[int], object],
+    ) -> None:
+        self._settings = settings
+        self._again = again
+        self._reconfigure = reconfigure
+        self._end = end
+        self._terminal = Terminal()
+
+    def take(self) -> None:
+        """The signal has come."""
+        if self._terminal.gone:
+            self._end(signal.SIGHUP)
+            return
+        try:
+            found = reloaded(self._settings, self._again())
+            self._reconfigure(found.settings)
+        except (ConfigError, TeamUnusable) as error:
+            log.not_reloaded(str(error))
+            return
+        self._settings = found.settings
+        log.configure(found.settings.log_level, found.settings.log_format)
+        log.reloaded(found.changed, found.need_restart)

@@ -172,8 +172,16 @@ FIELDS: dict[str, Field] = {
     "index.dropped": Field(
         "Responses that could not be told.", "Each costs its conversation a full turn if it moves now."
     ),
+    "workers.count": Field("Processes that serve this port.", "Changes with the setting workers."),
+    "workers.silent": Field(
+        "Numbers of workers that did not answer in time, so that their part is missing here.",
+        "A worker hangs, or has just been replaced; see worker_ended in the log.",
+    ),
     "sockets[].socket": Field(
         "Number of a socket, as in the log.", "Sockets are numbered as they are opened."
+    ),
+    "sockets[].worker": Field(
+        "Number of the worker that has it.", "One worker has most of them: few conversations are busy."
     ),
     "sockets[].state": Field("busy, idle or dialling.", "Many busy ones: many turns at once."),
     "sockets[].state_seconds": Field(

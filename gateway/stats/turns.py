@@ -147,15 +147,19 @@ class Stats:
             "connections": dict(connections),
             "conversations": dict(conversations),
             "recoveries": dict(self.recoveries),
-            "latency_ms": {
-                "first_event": percentiles_ms(self._first_event),
-                "added": percentiles_ms(self._added),
-                "duration": percentiles_ms(self._duration),
-            },
+            "latency_ms": self.latency_ms(),
             "upstream": dict(upstream or {}),
             "identities": dict(identities or {}),
             "sockets": [dict(each) for each in sockets],
             "index": dict(index or {}),
+        }
+
+    def latency_ms(self) -> dict[str, Any]:
+        """The percentiles of the newest durations, in milliseconds."""
+        return {
+            "first_event": percentiles_ms(self._first_event),
+            "added": percentiles_ms(self._added),
+            "duration": percentiles_ms(self._duration),
         }
 
 

@@ -86,6 +86,14 @@ def handshake_headers(headers: Headers) -> tuple[tuple[str, str], ...]:
     )
 
 
+def between_processes(headers: Headers) -> tuple[tuple[str, str], ...]:
+    """The client's headers as one process of a gateway gives them to another, with the body decoded: nothing else is lost."""
+    gone = (_ending(headers) | _PER_CONNECTION | {"content-length", "content-encoding"}) - {"host"}
+    return one_spelling(
+        [(n, v) for n, v in headers if n.lower() not in gone or n.lower().startswith(OWN_PREFIX)]
+    )
+
+
 def response_headers(headers: Headers) -> tuple[tuple[str, str], ...]:
     """An upstream's response headers as the client gets them; a length beside a transfer coding is not believed."""
     coded = any(name.lower() == "transfer-encoding" for name, _ in headers)

@@ -23,7 +23,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.errors import GatewayError, UpstreamLost, UpstreamUnreachable
-from gateway.upstream.identity import header_pairs, one_spelling, response_headers
+from gateway.upstream.identity import OWN_PREFIX, header_pairs, one_spelling, response_headers
 from gateway.upstream.proxy import Proxy
 from gateway.upstream.tcp import ProxyRefused, open_tcp_through
 
@@ -48,12 +48,14 @@ class PlainOptions:
 
     ``connect_timeout`` covers name, connection and TLS together; reading has no limit, since a model may think for many
     minutes. ``idle`` is for how long an unused connection may be reused: under the 5 seconds after which common servers close.
-    ``tls`` is used for https and for a proxy that speaks TLS (None: the system's trust).
+    ``tls`` is used for https and for a proxy that speaks TLS (None: the system's trust). ``unix`` is the path of a socket that
+    everything goes to instead, whatever the URL's host.
     """
 
     connect_timeout: float = 10.0
     tls: ssl.SSLContext | None = None
     proxy: Proxy | None = None
+    unix: str = ""
     idle: float = 4.0
     max_header: int = 64 * 1024
 
@@ -70,6 +72,12 @@ class PlainResponse:
     reason: str
     headers: tuple[tuple[str, str], ...]
     _response: aiohttp.ClientResponse
+
+    @property
+    def all_headers(self) -> tuple[tuple[str, str], ...]:
+        """``headers``, and those of the gateway's own that another process of it added."""
+        raw = header_pairs(self._response.raw_headers)
+        return *self.headers, *((n, v) for n, v in raw if n.lower().startswith(OWN_PREFIX))
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives; raises UpstreamLost if it ends before it is complete. To be read once."""
@@ -195,7 +203,9 @@ def _http_proxy(proxy: Proxy | None) -> tuple[str | None, str | None]:
     return proxy.url, aiohttp.encode_basic_auth(proxy.username, proxy.password or "")
 
 
-def _connector(options: PlainOptions) -> aiohttp.TCPConnector:
+def _connector(options: PlainOptions) -> aiohttp.BaseConnector:
+    if options.unix:
+        return aiohttp.UnixConnector(options.unix, limit=0, keepalive_timeout=options.idle)
     kept: dict[str, Any] = {"limit": 0, "keepalive_timeout": options.idle, "ssl": options.tls or True}
     if options.proxy is not None and options.proxy.is_socks:
         return _ThroughSocks(options.proxy, **kept)

@@ -1,0 +1,101 @@
+"""Turns of conversations that live in another worker: who that is, and having it answer.
+
+Nothing is relayed twice: what a worker is given by another one it answers itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+import orjson
+from aiohttp import web
+
+from gateway.conversation.arriving import Body
+from gateway.downstream.passthrough import relay
+from gateway.errors import GatewayError, UpstreamUnreachable
+from gateway.turn.driver import TurnDriver
+from gateway.upstream.identity import between_processes, header_pairs
+from gateway.workers.owner import Beginnings, Parent, owner
+from gateway.workers.private import HOLDS, IDENTITY_HEADER, SECRET_HEADER, Fellow
+
+PATIENCE = 5.0
+"""Seconds to wait for the successor of a worker that is gone; then its conversations are begun anew wherever they come in."""
+ASKING = 0.5
+"""Seconds in which the others must say whether they know a response."""
+
+_LOOK = 0.05
+_OWN = frozenset({SECRET_HEADER, IDENTITY_HEADER})
+_MOST_HEADERS = 250
+"""More are more than the other worker takes, with those that are added."""
+
+
+class Relaying:
+    """Relays to ``fellows``, by their numbers; this worker has the number ``number``."""
+
+    def __init__(self, number: int, fellows: Mapping[int, Fellow], driver: TurnDriver) -> None:
+        self._number = number
+        self._fellows = fellows
+        self._workers = len(fellows) + 1
+        self._driver = driver
+        self._beginnings = Beginnings(driver.reader, driver.digester)
+
+    async def owner(self, request: web.Request, identity: bytes, body: Body) -> int | None:
+        """The worker that has the conversation of this request, if it is another one and the turn may be a delta there."""
+        headers = request.headers
+        if (
+            not self._driver.upgrades
+            or headers.get("x-upwire-mode", "").strip().lower() == "http"
+            or len(request.raw_headers) > _MOST_HEADERS
+        ):
+            return None
+        begins = self._beginnings.of(body.whole())
+        if begins is None:
+            return None
+        if isinstance(begins, Parent):
+            return await self._holder(identity, begins.response_id)
+        number = owner(identity, begins, self._workers)
+        return None if number == self._number else number
+
+    async def relay(
+        self, owner: int, request: web.Request, identity: bytes, body: Body
+    ) -> web.StreamResponse | None:
+        """Have it answered there; None if that worker is gone and no other takes its place in time."""
+        given = [p for p in between_processes(header_pairs(request.raw_headers)) if p[0].lower() not in _OWN]
+        headers = (*given, (IDENTITY_HEADER, identity.hex()))
+        fellow, whole = self._fellows[owner], body.whole()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE
+        while True:
+            try:
+                async with fellow.request("POST", request.raw_path, headers, whole) as response:
+                    shown = replace(response, headers=response.all_headers)
+                    return await relay(request, shown)
+            except UpstreamUnreachable:
+                if loop.time() >= until:
+                    return None
+            await asyncio.sleep(_LOOK)
+
+    def holds(self, identity: bytes, response_id: str) -> bool:
+        """Whether this worker can continue the response."""
+        driver = self._driver
+        return driver.store.get(identity, response_id) is not None or driver.pool.holds(identity, response_id)
+
+    async def _holder(self, identity: bytes, response_id: str) -> int | None:
+        """Whoever knows a response that the client itself continues; only one worker made it."""
+        if self.holds(identity, response_id):
+            return None
+        asked = [self._asks(fellow, identity, response_id) for fellow in self._fellows.values()]
+        answers = await asyncio.gather(*asked)
+        return next(
+            (f.number for f, holds in zip(self._fellows.values(), answers, strict=True) if holds), None
+        )
+
+    async def _asks(self, fellow: Fellow, identity: bytes, response_id: str) -> bool:
+        question = orjson.dumps({"identity": identity.hex(), "response": response_id})
+        try:
+            async with asyncio.timeout(ASKING), fellow.request("POST", HOLDS, (), question) as answer:
+                return answer.status == 204
+        except (GatewayError, TimeoutError):
+            return False

@@ -1,0 +1,224 @@
+"""One of several processes behind one port. It does what its parent says, and ends when that is gone.
+
+Signals that end or reload a gateway are the parent's to take: a terminal or a service manager sends them to every process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from gateway import log
+from gateway.admin.routes import Everywhere
+from gateway.downstream.responses import Elsewhere, responder
+from gateway.index.opening import IndexUnusable
+from gateway.server.assemble import assemble
+from gateway.server.fellows import Parts
+from gateway.server.lifecycle import Gateway, Stop, run
+from gateway.server.listen import BACKLOG, CannotListen
+from gateway.server.unix_socket import bind_unix
+from gateway.settings import Settings
+from gateway.tasks import Tasks
+from gateway.traces import NoTraces
+from gateway.upstream.key import KeyUnusable
+from gateway.upstream.route import NoRoute
+from gateway.upstream.team import TeamUnusable
+from gateway.workers import private
+from gateway.workers.control import Control
+from gateway.workers.private import IDENTITY_HEADER, Fellow, path_of, private_runner
+from gateway.workers.relaying import ASKING, Relaying
+from gateway.workers.together import Together
+
+_UNUSABLE = (CannotListen, NoRoute, KeyUnusable, NoTraces, TeamUnusable, IndexUnusable)
+_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
+
+
+def work(descriptor: int) -> int:
+    """Be a worker whose parent is at the other end of this open socket; returns the exit code."""
+    for name in _IGNORED:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    return asyncio.run(_work(socket.socket(fileno=descriptor)))
+
+
+async def _work(end: socket.socket) -> int:
+    control = await Control.over(end)
+    tasks = Tasks(log.failed)
+    try:
+        begin = await control.hear()
+        if begin is None:
+            return 1
+        crew = Crew(begin, tasks)
+        log.configure(crew.settings.log_level, crew.settings.log_format)
+        try:
+            gateway = assemble(crew.settings, token=begin["tokens"], fellows=crew)
+            entrance = bind_unix(crew.path)
+        except _UNUSABLE as error:
+            control.say("unusable", why=str(error))
+            return 1
+        control.say("up")
+        if await control.hear() is None:
+            return 1
+        listeners = [socket.socket(fileno=number) for number in begin["listeners"]]
+        await _serve(control, gateway, crew, listeners, entrance)
+    finally:
+        await tasks.close()
+        await control.close()
+    return 0
+
+
+async def _serve(
+    control: Control, gateway: Gateway, crew: Crew, listeners: list[socket.socket], entrance: socket.socket
+) -> None:
+    stop, settings, tasks = Stop(), crew.settings, crew.tasks
+    inner = private_runner(crew.routes, settings, crew.secret)
+    await inner.setup()
+
+    async def open_up() -> None:
+        # Not before turns are taken: others may have waited for this one.
+        await web.SockSite(inner, entrance, backlog=BACKLOG).start()
+        control.say("ready")
+
+    def ready() -> None:
+        tasks.spawn(open_up(), name="open up")
+
+    tasks.spawn(_obey(control, gateway, stop, crew), name="obey")
+    try:
+        await run(
+            gateway,
+            listeners,
+            drain_timeout=settings.drain_timeout,
+            drain_grace=settings.drain_grace,
+            handover_timeout=settings.handover_timeout,
+            stop=stop,
+            ready=ready,
+        )
+    finally:
+        await inner.cleanup()
+        entrance.close()
+        await crew.close()
+
+
+async def _obey(control: Control, gateway: Gateway, stop: Stop, crew: Crew) -> None:
+    """Do what the parent says until it is gone."""
+    while (heard := await control.hear()) is not None:
+        match heard["say"]:
+            case "stop":
+                stop.ask(heard["number"])
+            case "move":
+                stop.move()
+            case "reload":
+                wanted = _settings(heard["settings"])
+                gateway.reconfigure(wanted)
+                log.configure(wanted.log_level, wanted.log_format)
+    if not stop.asked.is_set():
+        # Whoever starts another gateway must find the port free.
+        stop.move()
+        stop.ask(signal.SIGTERM)
+        await asyncio.to_thread(crew.forsake)
+
+
+def _settings(told: Mapping[str, Any]) -> Settings:
+    values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in told.items()}
+    return Settings(**values)
+
+
+class Crew:
+    """All workers of this run, seen from one of them. ``begin`` is what the parent said first."""
+
+    def __init__(self, begin: Mapping[str, Any], tasks: Tasks) -> None:
+        self.number: int = begin["number"]
+        self.count: int = begin["count"]
+        self.key = bytes.fromhex(begin["key"])
+        self.secret: str = begin["secret"]
+        self._folder: str = begin["folder"]
+        self.settings = _settings(begin["settings"])
+        self.tasks = tasks
+        self._fellows: dict[int, Fellow] = {}
+        self._parts: Parts | None = None
+        self.path = path_of(self._folder, self.number)
+        self.routes: Sequence[web.AbstractRouteDef] = ()
+
+    def meet(self, parts: Parts) -> tuple[Elsewhere, Everywhere]:
+        """Begin to work together."""
+        self._parts = parts
+        self._fellows = {
+            number: Fellow(number, path_of(self._folder, number), self.secret, parts.settings)
+            for number in range(self.count)
+            if number != self.number
+        }
+        relaying = Relaying(self.number, self._fellows, parts.driver)
+        together = Together(self.number, self._fellows, parts.observed, self.tasks)
+        self.routes = _routes(parts, relaying, together)
+        return relaying, together
+
+    async def deleted(self, identity: bytes, response_id: str) -> None:
+        """A response was deleted; every worker that can be told in time forgets it."""
+        assert self._parts is not None  # noqa: S101 (``meet`` comes first)
+        self._parts.driver.deleted(identity, response_id)
+        told = orjson.dumps({"identity": identity.hex(), "response": response_id})
+
+        async def tell(fellow: Fellow) -> None:
+            async with asyncio.timeout(ASKING), fellow.request("POST", private.DELETED, (), told):
+                pass
+
+        # One that is gone knows nothing any more.
+        await asyncio.gather(*map(tell, self._fellows.values()), return_exceptions=True)
+
+    async def close(self) -> None:
+        """Close the connections to all others."""
+        for fellow in self._fellows.values():
+            await fellow.close()
+
+    def forsake(self) -> None:
+        """The parent is gone and cannot tidy up: whoever is last removes the folder."""
+        for path in (self.path, self._folder):
+            with contextlib.suppress(OSError):
+                Path(path).unlink() if path == self.path else Path(path).rmdir()
+
+
+def _routes(parts: Parts, relaying: Relaying, together: Together) -> list[web.AbstractRouteDef]:
+    """What this worker answers to the others."""
+    driver, requests = parts.driver, parts.requests
+
+    def identify(request: web.Request) -> bytes:
+        return bytes.fromhex(request.headers[IDENTITY_HEADER])
+
+    respond = responder(driver, parts.read, parts.presented, parts.received, identify=identify)
+
+    async def turn(request: web.Request) -> web.StreamResponse:
+        return await requests.middleware(request, respond)
+
+    async def deleted(request: web.Request) -> web.Response:
+        told = orjson.loads(await request.read())
+        driver.deleted(bytes.fromhex(told["identity"]), told["response"])
+        return web.Response(status=204)
+
+    async def holds(request: web.Request) -> web.Response:
+        told = orjson.loads(await request.read())
+        known = relaying.holds(bytes.fromhex(told["identity"]), told["response"])
+        return web.Response(status=204 if known else 404)
+
+    async def stats(request: web.Request) -> web.Response:
+        process = "process" in request.query
+        own = await asyncio.to_thread(together.own, process=True) if process else together.own(process=False)
+        return web.Response(body=orjson.dumps(own))
+
+    async def recent(_request: web.Request) -> web.Response:
+        return web.Response(body=orjson.dumps(parts.observed.feed.recent()))
+
+    return [
+        web.post(private.DELETED, deleted),
+        web.post(private.HOLDS, holds),
+        web.get(private.STATS, stats),
+        web.get(private.RECENT, recent),
+        web.post("/{path:.*}", turn),
+    ]
