@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cachetools import LRUCache
 
+from gateway.conversation.items import ItemFacts, Kind
 from gateway.conversation.transcripts import Transcript
 from gateway.index.health import Cause, Health
 from gateway.index.names import START, Deployment, extended
@@ -22,8 +23,6 @@ MOST_NEEDED = 64
 """Records that one may stand on; the next is written with all its items."""
 MOST_BEFORE = 512
 """Responses in one chain; what is longer is not shared."""
-ITEM_POINTERS = 2
-"""Items of one answer that point to it, for clients that refer to them."""
 _QUEUE = 1024
 _BATCH = 64
 _BOUND = 1.0
@@ -124,10 +123,9 @@ class Teller:
         if record is None:
             return
         answered = facts[transcript.asked - depth :]
-        identifiers = [fact.identifier for fact in answered if fact.identifier is not None][-ITEM_POINTERS:]
         places = [
             deployment.position(identity, chain),
-            *(deployment.item(identity, identifier) for identifier in identifiers),
+            *(deployment.item(identity, identifier) for identifier in _referable(answered)),
         ]
         commands = [put(name, record, 2 * self._age, over=False)]
         for place in places:
@@ -225,3 +223,12 @@ class Teller:
                 self._health.be("read_only", refused)
         elif self._health.state == "read_only":
             self._health.be("works")
+
+
+def _referable(answered: Sequence[ItemFacts]) -> set[bytes]:
+    """Ids of items by which clients that send references may name this answer: its first and its last item, its last reasoning."""
+    named = [fact for fact in answered if fact.identifier is not None]
+    reasoning = [fact for fact in named if fact.kind is Kind.REASONING]
+    return {
+        fact.identifier for fact in (*named[:1], *reasoning[-1:], *named[-1:]) if fact.identifier is not None
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gateway.conversation.arriving import Body
@@ -73,9 +74,12 @@ class Standing:
             return False
         if not plan.parents:
             return request.skipped + len(request.items) > 1
-        # What the API has made bears an id or is reasoning: a later answer than the newest that is known here.
-        new = request.facts[plan.parents[0].consumed - request.skipped :]
-        return any(fact.identifier is not None or fact.kind is Kind.REASONING for fact in new)
+        # Among what would be sent is something that an API makes: a later answer than the newest that is known here.
+        first = plan.parents[0].consumed - request.skipped
+        return any(
+            fact.kind in _ANSWERS or fact.identifier is not None or _ANSWERED.search(item) is not None
+            for fact, item in zip(request.facts[first:], request.items[first:], strict=True)
+        )
 
     def _consumed(self) -> int:
         return self.plan.parents[0].consumed if self.plan.parents else 0
@@ -170,5 +174,8 @@ class Standing:
 
 _NOT_LOOKED_UP = frozenset({Reason.CLIENT_PARENT, Reason.DISABLED, Reason.DELTA_REFUSED})
 """Plans that no further parent would change."""
+_ANSWERS = frozenset({Kind.REASONING, Kind.REFERENCE})
+_ANSWERED = re.compile(rb'"(?:type"\s*:\s*"\w+_call|role"\s*:\s*"assistant)"')
+"""How an item of an answer gives itself away, as unescaped quotes stand in no text. A mistake costs a look-up, or a longer delta."""
 _FRAME_EXTRA = 64
 """More than a frame can be longer than the body that it was made of."""

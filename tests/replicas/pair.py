@@ -16,13 +16,13 @@ class Pair:
         self.apis = apis
         self._next = 0
 
-    async def create(self, body, *, at=None, headers=None, told=True):
-        """One request; with ``told`` only over when the other replicas can know of its answer."""
+    async def create(self, body, *, at=None, data=None, headers=None, told=True):
+        """One request; with ``told`` only over when the other replicas can know of its answer. ``data`` is how it was written."""
         if at is None:
             at = self._next
             self._next = (self._next + 1) % len(self.apis)
         before = _told(await self.index(at)) if told else 0
-        seen = await self.apis[at].create(body, headers=headers)
+        seen = await self.apis[at].create(body, data=data, headers=headers)
         if (
             told
             and seen.status == 200
