@@ -87,6 +87,16 @@ async def test_a_long_conversation_is_read_in_pieces(monkeypatch):
         assert [len(frame.items) for frame in upstream.journal.creates("ws")] == [1] * 12
 
 
+async def test_stored_conversations_survive_a_restart():
+    """A gateway that ends has told what it knows, and the one that follows it continues that."""
+    async with running_redis() as redis, running_simulator() as upstream:
+        async with running_pair(upstream.url, redis.url, count=1, index_timeout=1.0) as before:
+            seen = await before.create(asked(HELLO), told=False)
+        async with running_pair(upstream.url, redis.url, count=1, index_timeout=1.0) as after:
+            later = await after.create(asked(grown(HELLO, seen, "go on")))
+        assert (later.status, later.mode) == (200, "delta")
+
+
 async def test_references_are_found_by_id():
     """A client that sends references in place of stored items gets its delta on the other replica as well."""
     async with scene() as (_, upstream, pair):
