@@ -36,6 +36,11 @@ STARTING = 60.0
 LIVES = 10.0
 """Seconds after which a worker that ends is replaced at once; one that ends sooner, a little later each time."""
 
+BEAT = 5.0
+"""Seconds between two questions to a worker whether its event loop still turns."""
+MISSED = 6
+"""Questions without an answer, one after the other, after which it is taken for dead. Counted, because all may have been stopped."""
+
 _BACKOFF, _BACKOFF_CAP = 0.1, 5.0
 _ENDING = BREAK_OFF + 2 * CLOSE + 5.0
 
@@ -230,6 +235,7 @@ class _Workers:
                 settings=asdict(self._settings), **self._given,
             )  # fmt: skip
             await self._see_ready(worker, process, control)
+            await self._see_alive(process, control)
             code = await process.wait()
         finally:
             worker.control = None
@@ -256,3 +262,17 @@ class _Workers:
                         return
                 return
         process.kill()
+
+    async def _see_alive(self, process: asyncio.subprocess.Process, control: Control) -> None:
+        """Ask again and again whether it lives, until it has ended; one that hangs is killed."""
+        missed = 0
+        while missed < MISSED:
+            control.say("beat")
+            missed += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT):
+                    while await control.hear() is not None:
+                        missed = 0
+                    return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()

@@ -115,6 +115,8 @@ async def _obey(control: Control, gateway: Gateway, stop: Stop, crew: Crew) -> N
                 stop.ask(heard["number"])
             case "move":
                 stop.move()
+            case "beat":
+                control.say("beat")
             case "reload":
                 wanted = _settings(heard["settings"])
                 gateway.reconfigure(wanted)

@@ -78,6 +78,7 @@ async def test_statistics_are_json_that_nobody_caches(admin):
             "upstream",
             "identities",
             "sockets",
+            "index",
         }
 
 
