@@ -68,10 +68,10 @@ test-laws: setup
 	UPWIRE_LAW_EXAMPLES=20000 $(PYTEST) --timeout=0 tests/laws
 
 # A long storm: everything that can fail does, at once, and every turn is judged. SEED=n repeats one; REPLICAS=2 plays it against two
-# gateways that share a Redis (redis-server must be there).
+# gateways that share a Redis (redis-server must be there), WORKERS=2 against two processes of one gateway.
 TURNS ?= 2000
 chaos: setup
-	$(BIN)/python -m tests.storm --turns $(TURNS) $(if $(SEED),--seed $(SEED)) $(if $(REPLICAS),--replicas $(REPLICAS))
+	$(BIN)/python -m tests.storm --turns $(TURNS) $(if $(SEED),--seed $(SEED)) $(if $(REPLICAS),--replicas $(REPLICAS)) $(if $(WORKERS),--workers $(WORKERS))
 
 # Each target by itself, guided by coverage; what they find is kept in .fuzz, and one that breaks something is named.
 MINUTES ?= 10

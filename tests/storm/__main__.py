@@ -25,6 +25,7 @@ def main():
         "--match", choices=("exact", "equivalent", "lenient"), help="default: drawn from the seed"
     )
     parser.add_argument("--replicas", type=int, default=1, help="gateways that share a Redis (redis-server)")
+    parser.add_argument("--workers", type=int, default=1, help="processes of one gateway")
     chosen = parser.parse_args()
     for name in [
         name for name in os.environ if name.lower().endswith("_proxy") or name.startswith("UPWIRE_")
@@ -33,7 +34,9 @@ def main():
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     seed = random.randrange(10**6) if chosen.seed is None else chosen.seed
     print(f"seed {seed}, {chosen.turns} turns", flush=True)  # noqa: T201
-    storm = asyncio.run(run_storm(seed, chosen.turns, match=chosen.match, replicas=chosen.replicas))
+    storm = asyncio.run(
+        run_storm(seed, chosen.turns, match=chosen.match, replicas=chosen.replicas, workers=chosen.workers)
+    )
     verdict = judge(storm)
     print(table(storm, verdict))  # noqa: T201
     sys.exit(0 if verdict.clean else 1)

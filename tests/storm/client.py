@@ -78,7 +78,8 @@ class Answer:
 class Client:
     """One client: its key, its connection pool, its way to write bodies."""
 
-    def __init__(self, url, key, coding, seed):
+    def __init__(self, url, key, coding, seed, *, anew=False):
+        self._anew = anew
         self._url = url
         self._headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
         self._coding = coding
@@ -87,7 +88,12 @@ class Client:
 
     async def __aenter__(self):
         timeout = aiohttp.ClientTimeout(total=None)
-        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout)
+        # A new connection for each turn may come in at another process.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(force_close=self._anew),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=timeout,
+        )
         return self
 
     async def __aexit__(self, *_):

@@ -22,6 +22,7 @@ from tests.replicas.redis_servers import running_redis, shared_settings
 from tests.storm.client import CODINGS, Client
 from tests.storm.hazards import HAZARDS, Arming
 from tests.storm.talker import Talker
+from tests.workers.running import running_workers
 
 _ASSEMBLE = importlib.import_module("gateway.server.assemble")
 TALKERS = 16
@@ -55,6 +56,7 @@ class Storm:
     failures: list[str] = field(default_factory=list)
     stats: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    workers: int = 1
 
 
 def weather(seed, match):
@@ -91,14 +93,15 @@ def weather(seed, match):
     return options, settings
 
 
-async def run_storm(seed, turns, *, match=None, replicas=1):
+async def run_storm(seed, turns, *, match=None, replicas=1, workers=1):
     """Run ``turns`` turns and give all that is to be judged.
 
-    With several ``replicas`` each turn goes to any of them; they share a Redis, which has its own troubles.
+    With several ``replicas`` each turn goes to any of them; they share a Redis, which has its own troubles. Several ``workers`` are
+    processes of one gateway, which a turn meets by chance; their waits are those of life.
     """
     options, settings = weather(seed, match)
     async with running_simulator(options) as simulator:
-        storm = Storm(seed, settings["match"], simulator)
+        storm = Storm(seed, settings["match"], simulator, workers=workers)
         storm.arming = Arming(simulator.faults)
         with _watched(storm):
             began = asyncio.get_running_loop().time()
@@ -107,12 +110,19 @@ async def run_storm(seed, turns, *, match=None, replicas=1):
                 if replicas > 1:
                     redis = await stack.enter_async_context(running_redis())
                     settings |= stack.enter_context(shared_settings(redis.url))
-                gateways = [
-                    await stack.enter_async_context(running_gateway(simulator.url, **settings))
-                    for _ in range(replicas)
-                ]
+                if workers > 1:
+                    gateways = [
+                        await stack.enter_async_context(running_workers(simulator.url, workers, **settings))
+                    ]
+                else:
+                    gateways = [
+                        await stack.enter_async_context(running_gateway(simulator.url, **settings))
+                        for _ in range(replicas)
+                    ]
                 await _Run(storm, gateways, turns, redis).play()
                 storm.stats = _summed([await _until_quiet(storm, gateway) for gateway in gateways])
+            if workers > 1:
+                _read(storm, gateways[0].lines)
             storm.seconds = asyncio.get_running_loop().time() - began
     return storm
 
@@ -172,7 +182,13 @@ class _Run:
             clients = [
                 [
                     await stack.enter_async_context(
-                        Client(gateway.url, talker.key, coding, f"{storm.seed} {number} {at}")
+                        Client(
+                            gateway.url,
+                            talker.key,
+                            coding,
+                            f"{storm.seed} {number} {at}",
+                            anew=storm.workers > 1,
+                        )
                     )
                     for gateway in self._gateways
                 ]
@@ -237,6 +253,15 @@ class _Run:
                     "reset all": self._redis.wipe,
                     "close all": self._redis.hang_up,
                 }[kind]()
+
+
+def _read(storm, lines):
+    """What the processes of a gateway logged: its turns, and failures of its own."""
+    for line in lines:
+        if line["event"] == "turn":
+            storm.records.append(line)
+        elif line["level"] not in {"debug", "info", "warning"}:
+            storm.failures.append(f"{line['event']}: {line}")
 
 
 def _summed(snapshots):
