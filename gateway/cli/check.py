@@ -18,8 +18,9 @@ from gateway.cli.config import toml
 from gateway.cli.numbers import share
 from gateway.cli.options import JSON_VARIABLE, LIVE_VARIABLE, MODEL_VARIABLE, read, setting_options
 from gateway.cli.reach import TokenAsked, base_url, fetch
-from gateway.config import ConfigError, Loaded, load_token
+from gateway.config import ConfigError, Loaded, load_tokens
 from gateway.settings import Settings
+from gateway.upstream.team import TeamUnusable, read_team
 
 __all__ = ["KEY_VARIABLE", "Row", "command", "port_row", "upstream_rows"]
 
@@ -71,13 +72,14 @@ async def rows(config: str | None, given: dict[str, Any], *, live: bool, model: 
     try:
         loaded = read(config, given)
         settings = loaded.settings
-        token = load_token(settings)
+        tokens = load_tokens(settings)
+        read_team(settings.team_file, tokens)
         held = upstream_key(settings.upstream_key_file, settings.upstream_key_env, os.environ)
-    except (ConfigError, KeyUnusable) as error:
+    except (ConfigError, KeyUnusable, TeamUnusable) as error:
         yield Row("config", "failed", str(error), "Correct it; upwire config shows all settings.")
         return
     yield config_row(loaded)
-    yield await asyncio.to_thread(port_row, settings, token)
+    yield await asyncio.to_thread(port_row, settings, next(iter(tokens), None))
     failed = False
     key = held.current() if held else os.environ.get(KEY_VARIABLE, "")
     async for row in upstream_rows(settings, key):

@@ -117,11 +117,13 @@ async def _bytes(session: aiohttp.ClientSession, url: str) -> dict[str, int]:
 
 @asynccontextmanager
 async def _gateway(settings: Settings) -> AsyncIterator[str]:
+    # Labels of tokens mean nothing where none is asked for.
+    alone = replace(settings, team_file="")
     listeners = bind(settings.host, 0)
     stop, ready = Stop(), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(
-            run(assemble(settings, token=None), listeners, drain_timeout=1.0, stop=stop, ready=ready.set)
+            run(assemble(alone, token=None), listeners, drain_timeout=1.0, stop=stop, ready=ready.set)
         )
         await ready.wait()
         try:

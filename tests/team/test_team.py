@@ -11,6 +11,7 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
+from gateway.cli.check import rows
 from gateway.cli.stats import table
 from gateway.config import ConfigError, load_token, load_tokens
 from gateway.settings import Settings
@@ -303,6 +304,14 @@ def test_one_token_or_several(tmp_path):
     file.write_text("alice: " + "a" * 32 + "\n\nbob:  " + "b" * 32)
     assert load_tokens(settings) == {"a" * 32: "alice", "b" * 32: "bob"}
     assert load_token(settings) == "a" * 32
+
+
+async def test_check_names_a_team_that_makes_no_sense(tmp_path):
+    """What ``upwire serve`` would refuse is the first thing that ``upwire check`` says."""
+    given = {"team_file": written(tmp_path, "[alice]\n")}
+    found = [row async for row in rows(None, given, live=False, model="gpt-5")]
+    assert [(row.name, row.verdict) for row in found] == [("config", "failed")]
+    assert "alice needs keys" in found[0].seen
 
 
 def test_the_command_prints_a_table_without_the_key(tmp_path):
