@@ -80,6 +80,10 @@ async def rows(config: str | None, given: dict[str, Any], *, live: bool, model: 
         return
     yield config_row(loaded)
     yield await asyncio.to_thread(port_row, settings, next(iter(tokens), None))
+    if settings.index:
+        from gateway.cli.check_index import index_row  # noqa: PLC0415
+
+        yield await index_row(settings)
     failed = False
     key = held.current() if held else os.environ.get(KEY_VARIABLE, "")
     async for row in upstream_rows(settings, key):

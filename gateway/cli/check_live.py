@@ -34,6 +34,7 @@ async def live_rows(settings: Settings, key: str, model: str) -> AsyncIterator[R
         port=0,
         listen=(),
         token_file="",
+        index="",
         allow_remote=False,
         expose_mode=True,
         drain_timeout=1.0,

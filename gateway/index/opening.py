@@ -14,6 +14,7 @@ from gateway.settings import Settings
 from gateway.tasks import Tasks
 
 if TYPE_CHECKING:
+    from gateway.index.redis_server import RedisServer
     from gateway.index.shared import SharedIndex
 
 SHORTEST_SECRET = 32
@@ -41,24 +42,30 @@ def open_index(
             remedy="this upstream continues a response only where it was made, so gateways have nothing to share; see profile",
         )
         return None
-    try:
-        from gateway.index.redis_server import RedisServer  # noqa: PLC0415 (optional, and slow to import)
-        from gateway.index.shared import SharedIndex  # noqa: PLC0415
-    except ImportError:
-        raise IndexUnusable(
-            "index needs a package that is not installed: pip install 'upwire[redis]'"
-        ) from None
-    try:
-        server = RedisServer(settings.index)
-    except (ValueError, TypeError):
-        raise IndexUnusable(
-            "index must be a URL such as redis://host:6379/0, rediss://... or unix:///path"
-        ) from None
+    server = open_server(settings.index)
+    from gateway.index.shared import SharedIndex  # noqa: PLC0415 (takes redis with it)
+
     # Another version may read items otherwise.
     deployment = Deployment(secret, __version__)
     return SharedIndex(
         server, deployment, timeout=settings.index_timeout, age=settings.conversation_age, tasks=tasks
     )
+
+
+def open_server(url: str) -> RedisServer:
+    """The server at ``url``, not connected yet. Raises IndexUnusable."""
+    try:
+        from gateway.index.redis_server import RedisServer  # noqa: PLC0415 (optional, and slow to import)
+    except ImportError:
+        raise IndexUnusable(
+            "index needs a package that is not installed: pip install 'upwire[redis]'"
+        ) from None
+    try:
+        return RedisServer(url)
+    except (ValueError, TypeError):
+        raise IndexUnusable(
+            "index must be a URL such as redis://host:6379/0, rediss://... or unix:///path"
+        ) from None
 
 
 def index_secret(file: str, variable: str, environment: Mapping[str, str]) -> bytes:
