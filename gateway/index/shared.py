@@ -67,6 +67,7 @@ class SharedIndex:
         self.tell = self._teller.tell
         self.deleted = self._teller.deleted
         self.forgotten = self._teller.forgotten
+        self.settled = self._teller.settled
         self.key = deployment.key(b"digests")
         self.go_by = deployment.go_by
         self._work = [

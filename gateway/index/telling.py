@@ -154,12 +154,16 @@ class Teller:
         if self._listens():
             self._put(_Entry((drop(name),)))
 
+    async def settled(self) -> None:
+        """Wait until nothing waits to be told."""
+        await self._queue.join()
+
     async def finish(self) -> None:
         """Tell what waits to be told, for a moment."""
         if self._health.state in {"works", "read_only"}:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_BOUND / 2):
-                    await self._queue.join()
+                    await self.settled()
 
     def _listens(self) -> bool:
         """Whether telling is of use now; what is not told then is counted."""
