@@ -23,6 +23,8 @@ MOST_NEEDED = 64
 """Records that one may stand on; the next is written with all its items."""
 MOST_BEFORE = 512
 """Responses in one chain; what is longer is not shared."""
+_LIFE = 1.5
+"""Ages for which a record is kept: what points to one goes after one, and it may stand on others that are half an age older."""
 _QUEUE = 1024
 _BATCH = 64
 _BOUND = 1.0
@@ -77,7 +79,7 @@ class Teller:
 
     def whole_since(self, life: float) -> float:
         """Since when a record has been there that is kept for ``life`` seconds more."""
-        return self._clock() - max(0.0, 2 * self._age - life)
+        return self._clock() - max(0.0, _LIFE * self._age - life)
 
     def tell(self, identity: bytes, transcript: Transcript) -> None:
         """A stored response has completed: others may continue it."""
@@ -127,7 +129,7 @@ class Teller:
             deployment.position(identity, chain),
             *(deployment.item(identity, identifier) for identifier in _referable(answered)),
         ]
-        commands = [put(name, record, 2 * self._age, over=False)]
+        commands = [put(name, record, _LIFE * self._age, over=False)]
         for place in places:
             pointer = write(deployment, place, Pointer(name))
             if pointer is not None:
@@ -145,7 +147,7 @@ class Teller:
         self.kept.pop(name, None)
         gone = write(self._deployment, name, Gone())
         if gone is not None and self._listens():
-            self._put(_Entry((put(name, gone, 2 * self._age, over=True),)))
+            self._put(_Entry((put(name, gone, _LIFE * self._age, over=True),)))
 
     def forgotten(self, identity: bytes, response_id: str) -> None:
         """The upstream does not know this response any more."""
