@@ -47,7 +47,7 @@ async def test_no_delta_is_lost_whichever_worker_a_turn_comes_in_at():
     """Of many turns over new connections each is a delta but the first of its conversation, with the answers of a direct run."""
     async with two_workers() as (simulator, process), running_simulator(Options(seed="workers")) as direct:
         here, there = [
-            [Talk(url, f"words 2, number {n}", store=n % 3 == 0, stream=n % 2 == 0) for n in range(12)]
+            [Talk(url, f"words 2, number {n}", store=n % 3 == 0, stream=n % 2 == 0) for n in range(16)]
             for url in (process.url, direct.url.removesuffix("/v1"))
         ]
         await talk_all(here, 10)
@@ -56,8 +56,8 @@ async def test_no_delta_is_lost_whichever_worker_a_turn_comes_in_at():
         assert {answer.mode for talk in here for answer in talk.answers[1:]} == {"delta"}
         found = await stats(process.url)
         turns = found["turns"]
-        assert (turns["total"], turns["full"], turns["delta"]) == (120, 12, 108)
-        assert found["reasons"]["new_conversation"] == 12
+        assert (turns["total"], turns["full"], turns["delta"]) == (160, 16, 144)
+        assert found["reasons"]["new_conversation"] == 16
         assert found["workers"] == {"count": 2, "silent": []}
         assert {socket["worker"] for socket in found["sockets"]} == {0, 1}
         assert not any(entry.overlapped for entry in simulator.journal if entry.kind == "create")
@@ -114,7 +114,7 @@ async def test_a_deleted_response_is_forgotten_by_every_worker():
 async def test_a_worker_that_dies_is_replaced_and_costs_its_conversations_one_full_turn():
     """After a kill the others go on, a new worker is there, and each conversation has one more full turn at most."""
     async with two_workers() as (_, process):
-        talks = [Talk(process.url, f"hello {n}") for n in range(10)]
+        talks = [Talk(process.url, f"hello {n}") for n in range(16)]
         await talk_all(talks, 3)
         before = workers_of(process.child.pid)
         os.kill(before[0], signal.SIGKILL)
