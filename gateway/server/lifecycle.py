@@ -196,16 +196,18 @@ async def run(
     handover_timeout: float = 0.0,
     stop: Stop,
     ready: Callable[[], None],
+    backlog: int = BACKLOG,
 ) -> None:
     """Serve on ``listeners`` until ``stop`` is asked, then linger, drain and close everything. Times are in seconds.
 
+    Of what waits in a queue at most ``backlog`` are accepted at a time; the queue then has that length.
     Where another process took over, what runs here has ``handover_timeout`` to end by itself.
     """
     runner = gateway.runner
     try:
         await runner.setup()
         for listener in listeners:
-            await web.SockSite(runner, listener, backlog=BACKLOG).start()
+            await web.SockSite(runner, listener, backlog=backlog).start()
         gateway.requests.take()
         ready()
         await stop.changed.wait()

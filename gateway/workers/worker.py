@@ -88,6 +88,9 @@ async def _serve(
         control.say("ready")
 
     def ready() -> None:
+        for listener in listeners:
+            # What waits is shared out one by one, but the queue is as long as it was.
+            listener.listen(BACKLOG)
         tasks.spawn(open_up(), name="open up")
 
     tasks.spawn(_obey(control, gateway, stop, crew), name="obey")
@@ -100,6 +103,7 @@ async def _serve(
             handover_timeout=settings.handover_timeout,
             stop=stop,
             ready=ready,
+            backlog=1,
         )
     finally:
         await inner.cleanup()
