@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from functools import partial
@@ -12,7 +13,9 @@ import pytest
 
 from gateway.simulator import Options
 from tests.gateways import running_simulator
+from tests.gateways import seen as seen_of
 from tests.serving import begin, serving
+from tests.storm.client import CODINGS
 from tests.workers.conversations import (
     Talk,
     in_flight,
@@ -25,6 +28,7 @@ from tests.workers.conversations import (
     workers_of,
 )
 
+ORPHAN = [{"type": "function_call_output", "call_id": "call_unknown", "output": "ok"}]
 KEY = {"authorization": "Bearer sk-test"}
 CANARY = "canary-1f0c9a7d-of-a-user"
 
@@ -334,3 +338,61 @@ async def test_a_reload_reaches_every_worker(tmp_path):
             await until(partial(heard, talk))
         for talk in talks:
             assert (await talk.turn()).reason == "disabled"
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"stream": True}, 200),
+        ({"stream": False}, 200),
+        ({"stream": True, "input": ORPHAN}, 400),
+        ({"stream": False, "previous_response_id": "resp_unknown"}, 400),
+        ({"stream": True, "x_unknown_to_the_api": 1}, 200),
+        ({"stream": True, "background": True}, 200),
+    ],
+)
+async def test_an_answer_looks_the_same_from_every_worker(more, status):
+    """Status and the names of all headers are those of a single process, wherever the turn ran."""
+    async with two_workers() as (simulator, process):
+        named = ("--upstream", simulator.url, "--profile", "openai")
+        async with serving(*named) as alone:
+            single = await Talk(alone.url, "hello").turn(**more)
+        seen = [await Talk(process.url, f"hello {n}").turn(**more) for n in range(12)]
+    assert {answer.status for answer in seen} == {single.status}
+    assert {frozenset(answer.headers) for answer in seen} == {frozenset(single.headers)}
+    assert single.status == status
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
+async def test_compressed_bodies_reach_the_other_worker(coding):
+    """Whatever the coding of a request, and however it is cut into chunks, its conversation is found."""
+    async with two_workers() as (_, process):
+        for number in range(6):
+            talk = Talk(process.url, f"hello {number}")
+            await talk.turn()
+            for _ in range(2):
+                talk.history.append({"role": "user", "content": "and?"})
+                data = CODINGS[coding](json.dumps({**talk.fields, "input": talk.history}).encode())
+
+                async def pieces(data=data):
+                    for at in range(0, len(data), 100):
+                        yield data[at : at + 100]
+
+                headers = {**talk.headers, "content-encoding": coding}
+                async with aiohttp.ClientSession() as session:
+                    url = process.url + "/v1/responses"
+                    async with session.post(url, data=pieces(), headers=headers) as answer:
+                        found = await seen_of(answer)
+                assert (found.status, found.mode) == (200, "delta")
+                talk.history += found.answer["output"]
+
+
+async def test_limits_on_bodies_are_kept_where_they_come_in():
+    """A body that is too large, or not what its coding says, is refused whichever worker it comes in at."""
+    async with two_workers("--max-body", "2000") as (simulator, process):
+        for number in range(6):
+            talk = Talk(process.url, f"hello {number} " + "x" * 3000)
+            assert (await talk.turn()).status == 413
+            broken = Talk(process.url, f"hello {number}")
+            assert (await broken.turn(headers={"content-encoding": "gzip"})).status == 400
+        assert not simulator.journal.creates()
