@@ -28,11 +28,7 @@ class Workers(Running):
 async def running_workers(upstream, workers, **settings):
     """``workers`` workers in front of ``upstream``, with further settings; they must end with 0 when they are asked to."""
     chosen = {"upstream": upstream, "port": 0, "profile": "openai", "workers": workers, "log_format": "json"}
-    options = [
-        part
-        for name, value in (chosen | settings).items()
-        for part in ("--" + name.replace("_", "-"), str(value))
-    ]
+    options = [part for name, value in (chosen | settings).items() for part in _flag(name, value)]
     with tempfile.TemporaryFile() as log:
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "gateway", "serve", *options, stdout=asyncio.subprocess.PIPE, stderr=log
@@ -55,3 +51,11 @@ async def running_workers(upstream, workers, **settings):
                 await child.wait()
             log.seek(0)
             running.lines += [json.loads(line) for line in log.read().splitlines() if line.startswith(b"{")]
+
+
+def _flag(name, value):
+    """A setting on the command line."""
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return ["--" + flag if value else "--no-" + flag]
+    return ["--" + flag, str(value)]
