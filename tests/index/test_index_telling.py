@@ -117,7 +117,9 @@ def test_who_does_not_answer_is_told_nothing(state):
 def test_a_full_queue_drops():
     """What does not fit is counted and not built on; turns never wait."""
     talk = Conversation()
-    while not talk.health.dropped:
+    for _ in range(telling._QUEUE + 1):
+        talk.last = None
         talk.turn()
     assert talk.teller._queue.full()
+    assert talk.health.dropped == 1
     assert OURS.response(WHO, f"resp_{talk.count}") not in talk.teller.kept
