@@ -1,5 +1,6 @@
 """What documents point to is there: links, files, names in files, settings, words and flags."""
 
+import ast
 import importlib
 import re
 from dataclasses import fields
@@ -12,7 +13,7 @@ from gateway.cli import COMMANDS
 from gateway.settings import Settings
 from gateway.stats import CLOSED_TEXTS, FIELDS, MODELS, REASON_TEXTS, RECOVERY_TEXTS, TURN_FIELDS
 from gateway.upstream.remedies import REFUSED_TEXTS
-from tests.documents.answers import answers
+from tests.documents.answers import answers, modules
 from tests.documents.places import INSIDE, ROOT, WRITTEN
 
 API = {
@@ -74,9 +75,27 @@ def test_the_guides_name_what_to_change():
     assert len([span for span in spans(INSIDE) if re.fullmatch(r"[\w/]+\.py:\w+", span)]) > 30
 
 
+def logged():
+    """The name of every line of the log."""
+    calls = [
+        node
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.args
+    ]
+    named = [c.args[0] for c in calls if getattr(c.func, "attr", "") in ("debug", "info", "warning", "error")]
+    return {first.value for first in named if isinstance(first, ast.Constant)}
+
+
 def known():
     """Every word that has a meaning here."""
-    words = {setting.name for setting in fields(Settings)} | {*METRICS, *MODELS, *TURN_FIELDS, *API}
+    words = {setting.name for setting in fields(Settings)} | {
+        *METRICS,
+        *MODELS,
+        *TURN_FIELDS,
+        *API,
+        *logged(),
+    }
     words |= {part for path in FIELDS for part in path.replace("[]", "").split(".")}
     for texts in (REASON_TEXTS, RECOVERY_TEXTS, CLOSED_TEXTS, REFUSED_TEXTS):
         words |= set(texts)
