@@ -85,6 +85,9 @@ class PlainResponse:
             async for chunk in self._response.content.iter_any():
                 yield chunk
         except (aiohttp.ClientError, OSError, TimeoutError):
+            # What came before the end is the reader's; the library keeps it back once it knows of the end.
+            if rest := self._response.content._read_nowait(-1):  # noqa: SLF001 (it has no public way)
+                yield rest
             raise _lost() from None
 
 
