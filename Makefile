@@ -30,7 +30,7 @@ test: setup
 	$(PYTEST) -n 2 -m "not system"
 
 # Without the long fights with bad peers: under two minutes on two cores.
-LONG = adversity fuzz storm walls
+LONG = adversity fuzz storm walls workers
 test-fast: setup
 	UPWIRE_LAW_EXAMPLES=25 $(PYTEST) -n 2 -m "not slow and not system" $(LONG:%=--ignore=tests/%)
 

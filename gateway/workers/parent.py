@@ -241,7 +241,9 @@ class _Workers:
             worker.control = None
             await control.close()
         if not self._stop.changed.is_set() and self._go.is_set():
-            log.worker_ended(number, f"exit code {code}" if code >= 0 else f"signal {-code}")
+            how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+            log.worker_ended(number, self._unusable or how)
+            self._unusable = None
 
     async def _see_ready(
         self, worker: _Worker, process: asyncio.subprocess.Process, control: Control

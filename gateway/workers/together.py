@@ -60,7 +60,8 @@ class Together:
 
     async def metrics(self, label: str | None) -> bytes:
         """The text of ``/metrics``."""
-        own = await asyncio.to_thread(self.own, process=True)
+        await asyncio.to_thread(import_prometheus)
+        own = self.own(process=True)
         found = await self._all(private.STATS + "?process=1", own)
         stats = merged([each["counted"] for each in found.values()])
         snapshot = self._snapshot(found, stats)
@@ -122,32 +123,40 @@ class _Feed(Feed):
 
     def recent(self) -> dict[str, Any]:
         """The newest turns of all, the oldest first, and the history."""
-        return self._all or _merged({0: self._own.recent()}, time())
+        return self._all or _merged({}, time())
 
     def watch(self) -> Watcher | None:
         """Begin to watch."""
         watcher = super().watch()
+        if watcher is not None and self._all is None:
+            # Turns of this worker alone would make it believe that it has seen all before them.
+            watcher.behind = False
         if watcher is not None and self._gathering is None:
             self._gathering = self._tasks.spawn(self._gather(), name="turns of all workers")
         return watcher
 
     async def _gather(self) -> None:
         self._newest = 0
-        while self._watchers and not self.closed:
-            settled = time() - SETTLED
-            found = self._all = _merged(await self._together.recent(), settled)
-            turns = [turn for turn in found["turns"] if turn["n"] > self._newest]
-            missed = self._newest == 0 or len(turns) == len(found["turns"]) == RECENT
-            for watcher in self._watchers:
-                if missed:
-                    watcher.behind = True
-                    watcher.wake()
-                else:
-                    for turn in turns:
-                        watcher.tell(turn)
-            self._newest = max([self._newest, 1, *(turn["n"] for turn in turns)])
-            await asyncio.sleep(PERIOD)
-        self._gathering = self._all = None
+        try:
+            while self._watchers and not self.closed:
+                await self._look()
+                await asyncio.sleep(PERIOD)
+        finally:
+            self._gathering = self._all = None
+
+    async def _look(self) -> None:
+        settled = time() - SETTLED
+        found = self._all = _merged(await self._together.recent(), settled)
+        turns = [turn for turn in found["turns"] if turn["n"] > self._newest]
+        missed = self._newest == 0 or len(turns) == len(found["turns"]) == RECENT
+        for watcher in self._watchers:
+            if missed:
+                watcher.behind = True
+                watcher.wake()
+            else:
+                for turn in turns:
+                    watcher.tell(turn)
+        self._newest = max([self._newest, 1, *(turn["n"] for turn in turns)])
 
 
 def _merged(recent: Mapping[int, Mapping[str, Any]], settled: float) -> dict[str, Any]:
@@ -191,6 +200,11 @@ class _Metrics(Metrics):
         for name, (text, value) in self.process.items():
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield family(name, text, value=value)
+
+
+def import_prometheus() -> None:
+    """Import the library, which takes many milliseconds; may be done in a thread, as counting must not."""
+    import prometheus_client  # noqa: F401, PLC0415
 
 
 def _process() -> dict[str, list[Any]]:

@@ -35,7 +35,7 @@ from gateway.workers import private
 from gateway.workers.control import Control
 from gateway.workers.private import IDENTITY_HEADER, Fellow, path_of, private_runner
 from gateway.workers.relaying import ASKING, Relaying
-from gateway.workers.together import Together
+from gateway.workers.together import Together, import_prometheus
 
 _UNUSABLE = (CannotListen, NoRoute, KeyUnusable, NoTraces, TeamUnusable, IndexUnusable)
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
@@ -215,8 +215,9 @@ def _routes(parts: Parts, relaying: Relaying, together: Together) -> list[web.Ab
 
     async def stats(request: web.Request) -> web.Response:
         process = "process" in request.query
-        own = await asyncio.to_thread(together.own, process=True) if process else together.own(process=False)
-        return web.Response(body=orjson.dumps(own))
+        if process:
+            await asyncio.to_thread(import_prometheus)
+        return web.Response(body=orjson.dumps(together.own(process=process)))
 
     async def recent(_request: web.Request) -> web.Response:
         return web.Response(body=orjson.dumps(parts.observed.feed.recent()))
