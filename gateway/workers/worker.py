@@ -65,8 +65,10 @@ async def _work(end: socket.socket) -> int:
             control.say("unusable", why=str(error))
             return 1
         control.say("up")
-        if await control.hear() is None:
-            return 1
+        told = await control.hear()
+        if told is None or told["say"] != "go":
+            # Asked to stop before anything began.
+            return 0
         listeners = [socket.socket(fileno=number) for number in begin["listeners"]]
         await _serve(control, gateway, crew, listeners, entrance)
     finally:

@@ -172,6 +172,21 @@ async def test_a_worker_that_hangs_is_killed_at_the_second_signal(simulator):
                 os.kill(stopped, signal.SIGKILL)
 
 
+async def test_a_signal_before_all_workers_are_ready_ends_all(simulator):
+    """Nothing is waited for, and no worker is left."""
+    process = await begin("--port", "0", *named(simulator))
+
+    async def started():
+        return len(workers_of(process.child.pid)) == 2
+
+    await until(started)
+    workers = workers_of(process.child.pid)
+    process.child.send_signal(signal.SIGTERM)
+    code, out, _ = await process.ended(within=8)
+    assert (code, out) == (0, "")
+    assert not any(map(lives, workers))
+
+
 async def test_too_few_workers_are_a_configuration_error():
     """Zero is told from one."""
     process = await begin("--port", "0", "--workers", "0")
