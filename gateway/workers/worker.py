@@ -110,6 +110,7 @@ async def _serve(
     finally:
         await inner.cleanup()
         entrance.close()
+        crew.tidy_up()
         await crew.close()
 
 
@@ -131,7 +132,7 @@ async def _obey(control: Control, gateway: Gateway, stop: Stop, crew: Crew) -> N
         # Whoever starts another gateway must find the port free.
         stop.move()
         stop.ask(signal.SIGTERM)
-        await asyncio.to_thread(crew.forsake)
+        crew.forsaken = True
 
 
 def _settings(told: Mapping[str, Any]) -> Settings:
@@ -152,6 +153,7 @@ class Crew:
         self.tasks = tasks
         self._fellows: dict[int, Fellow] = {}
         self._parts: Parts | None = None
+        self.forsaken = False
         self.path = path_of(self._folder, self.number)
         self.routes: Sequence[web.AbstractRouteDef] = ()
 
@@ -186,11 +188,11 @@ class Crew:
         for fellow in self._fellows.values():
             await fellow.close()
 
-    def forsake(self) -> None:
-        """The parent is gone and cannot tidy up: whoever is last removes the folder."""
-        for path in (self.path, self._folder):
+    def tidy_up(self) -> None:
+        """Remove the folder if the parent is gone and cannot; whoever closes its own socket last finds it empty."""
+        if self.forsaken:
             with contextlib.suppress(OSError):
-                Path(path).unlink() if path == self.path else Path(path).rmdir()
+                Path(self._folder).rmdir()
 
 
 def _routes(parts: Parts, relaying: Relaying, together: Together) -> list[web.AbstractRouteDef]:

@@ -231,9 +231,9 @@ async def test_a_second_signal_is_obeyed_within_a_second():
             await talk
 
 
-async def test_workers_end_with_their_parent_and_leave_the_port_free():
-    """A parent that is killed leaves no process behind, and another gateway can be started on its port."""
-    async with two_workers() as (simulator, process):
+async def test_workers_end_with_their_parent_and_leave_the_port_free(tmp_path):
+    """A parent that is killed leaves no process and no file behind, and another gateway can be started on its port."""
+    async with two_workers(TMPDIR=str(tmp_path)) as (simulator, process):
         await Talk(process.url, "hello").turn()
         workers = workers_of(process.child.pid)
         process.child.kill()
@@ -242,6 +242,7 @@ async def test_workers_end_with_their_parent_and_leave_the_port_free():
             return not any(map(lives, workers))
 
         await until(gone)
+        assert not list(tmp_path.iterdir())
         port = process.url.rpartition(":")[2]
         again = await begin("--port", port, "--upstream", simulator.url, "--workers", "2")
         await again.ready()
