@@ -9,25 +9,21 @@ idle limit of common servers.
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_middlewares import ClientHandlerType
 from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.errors import GatewayError, UpstreamLost, UpstreamUnreachable
+from gateway.upstream.connector import PlainOptions, connector, http_proxy
 from gateway.upstream.identity import OWN_PREFIX, header_pairs, one_spelling, response_headers
-from gateway.upstream.proxy import Proxy
-from gateway.upstream.tcp import ProxyRefused, open_tcp_through
+from gateway.upstream.upload import Upload, slices
 
-_SLICE = 256 * 1024
 _MAX_HEADERS = 512
 
 # Raised while connecting: no byte of the request has been written.
@@ -40,24 +36,6 @@ _NOTHING_SENT = (
     aiohttp.InvalidURL,
     aiohttp.ServerFingerprintMismatch,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainOptions:
-    """How to connect. Times in seconds, sizes in bytes.
-
-    ``connect_timeout`` covers name, connection and TLS together; reading has no limit, since a model may think for many
-    minutes. ``idle`` is for how long an unused connection may be reused: under the 5 seconds after which common servers close.
-    ``tls`` is used for https and for a proxy that speaks TLS (None: the system's trust). ``unix`` is the path of a socket that
-    everything goes to instead, whatever the URL's host.
-    """
-
-    connect_timeout: float = 10.0
-    tls: ssl.SSLContext | None = None
-    proxy: Proxy | None = None
-    unix: str = ""
-    idle: float = 4.0
-    max_header: int = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +75,9 @@ class PlainHttp:
     def __init__(self, options: PlainOptions | None = None) -> None:
         """Must be called with a running event loop."""
         self._options = options or PlainOptions()
-        self._proxy, self._proxy_authorization = _http_proxy(self._options.proxy)
+        self._proxy, self._proxy_authorization = http_proxy(self._options.proxy)
         self._session = aiohttp.ClientSession(
-            connector=_connector(self._options),
+            connector=connector(self._options),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._options.connect_timeout),
             auto_decompress=False,
@@ -134,12 +112,12 @@ class PlainHttp:
         and whatever ``body`` raised, which breaks off the request.
         """
         fields = CIMultiDict(one_spelling(headers))
-        upload: _Upload | None = None
+        upload: Upload | None = None
         if isinstance(body, bytes):
             fields["Content-Length"] = str(len(body))
-            upload = _Upload(_slices(body)) if body else None
+            upload = Upload(slices(body)) if body else None
         elif body is not None:
-            upload = _Upload(body)
+            upload = Upload(body)
         try:
             response = await self._send(method, url, fields, upload)
         except BaseException:
@@ -167,7 +145,7 @@ class PlainHttp:
                 await upload.settled()
 
     async def _send(
-        self, method: str, url: str, fields: CIMultiDict[str], upload: _Upload | None
+        self, method: str, url: str, fields: CIMultiDict[str], upload: Upload | None
     ) -> aiohttp.ClientResponse:
         through: dict[str, Any] = {}
         if self._proxy is not None:
@@ -197,103 +175,12 @@ class PlainHttp:
         return response
 
 
-def _http_proxy(proxy: Proxy | None) -> tuple[str | None, str | None]:
-    """The URL of an HTTP proxy and what is told to it about who asks."""
-    if proxy is None or proxy.is_socks:
-        return None, None
-    if proxy.username is None:
-        return proxy.url, None
-    return proxy.url, aiohttp.encode_basic_auth(proxy.username, proxy.password or "")
-
-
-def _connector(options: PlainOptions) -> aiohttp.BaseConnector:
-    if options.unix:
-        return aiohttp.UnixConnector(options.unix, limit=0, keepalive_timeout=options.idle)
-    kept: dict[str, Any] = {"limit": 0, "keepalive_timeout": options.idle, "ssl": options.tls or True}
-    if options.proxy is not None and options.proxy.is_socks:
-        return _ThroughSocks(options.proxy, **kept)
-    return aiohttp.TCPConnector(**kept)
-
-
-class _ThroughSocks(aiohttp.TCPConnector):
-    """Connects through a SOCKS proxy, in the one way that sockets use too.
-
-    The library has no public place for a connection opened elsewhere; what it opens is replaced where it opens it.
-    """
-
-    def __init__(self, proxy: Proxy, **options: Any) -> None:
-        super().__init__(resolver=_Unresolved(), use_dns_cache=False, **options)
-        self._through = proxy
-
-    async def _wrap_create_connection(
-        self,
-        *arguments: Any,
-        addr_infos: list[Any],  # noqa: ARG002
-        req: aiohttp.ClientRequest,
-        **options: Any,
-    ) -> Any:
-        key = req.connection_key
-        try:
-            connected = await open_tcp_through(self._through, req.url.host or "", req.port or 0)
-        except ProxyRefused:
-            raise aiohttp.ClientHttpProxyError(req.request_info, (), status=403) from None
-        except socket.gaierror as failure:
-            raise aiohttp.ClientConnectorDNSError(key, failure) from None
-        except OSError as failure:
-            raise aiohttp.ClientConnectorError(key, failure) from None
-        return await self._wrap_existing_connection(*arguments, sock=connected, req=req, **options)
-
-
-class _Unresolved(AbstractResolver):
-    """Looks nothing up: a name goes to the proxy, or is looked up on the way there."""
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        return [{"hostname": host, "host": "0.0.0.0", "port": port, "family": family, "proto": 0, "flags": 0}]
-
-    async def close(self) -> None:
-        pass
-
-
 class _Request(aiohttp.ClientRequest):
     """Adds no Content-Length to a request that has no body."""
 
     def update_body_from_data(self, body: Any, *arguments: Any, **options: Any) -> None:
         if body is not None:
             super().update_body_from_data(body, *arguments, **options)
-
-
-class _Upload:
-    """A request body on its way; remembers why it broke, and tells when nobody reads its source any more."""
-
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
-        self._reading = asyncio.Event()
-        self._reading.set()
-        self.failure: Exception | None = None
-        self.response: aiohttp.ClientResponse | None = None
-
-    def __aiter__(self) -> _Upload:
-        return self
-
-    async def __anext__(self) -> bytes:
-        self._reading.clear()
-        try:
-            return await anext(self._chunks)
-        except StopAsyncIteration:
-            raise
-        except Exception as failure:
-            self.failure = failure
-            if self.response is not None:
-                self.response.close()
-            raise
-        finally:
-            self._reading.set()
-
-    async def settled(self) -> None:
-        """Wait until the source is not being read; the library cancels its reader without waiting for it."""
-        await self._reading.wait()
 
 
 async def _never_twice(request: aiohttp.ClientRequest, handler: ClientHandlerType) -> aiohttp.ClientResponse:
@@ -362,7 +249,4 @@ def _lost() -> UpstreamLost:
     )
 
 
-async def _slices(body: bytes) -> AsyncIterator[bytes]:
-    view = memoryview(body)
-    for start in range(0, len(view), _SLICE):
-        yield view[start : start + _SLICE]  # type: ignore[misc]
+__all__ = ["PlainHttp", "PlainOptions", "PlainResponse"]

@@ -12,7 +12,7 @@ from tests.documents.places import INSIDE, ROOT
 
 
 @pytest.mark.parametrize(
-    ("place", "parts"), PARTS.items(), ids=lambda v: getattr(v, "parent", v) and str(v)[-20:]
+    ("place", "parts"), PARTS.items(), ids=[f"{place.parent.name}/{place.name}" for place in PARTS]
 )
 def test_what_is_made_from_the_code_is_what_it_says(place, parts):
     """After a change of recipes, floors, phases or recorded loops: ``make docs``."""
