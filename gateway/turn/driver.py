@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,9 +19,10 @@ from gateway.conversation.reasons import Reason
 from gateway.conversation.request import NotUpgradable, Request
 from gateway.conversation.transcripts import Transcript
 from gateway.settings import Settings
-from gateway.stats import OTHER, Now, TurnRecord, field_label
+from gateway.stats import OTHER, Now, TurnRecord
 from gateway.store import Store
 from gateway.turn.call import Call, Headers
+from gateway.turn.lessons import Lessons
 from gateway.turn.parties import Parties
 from gateway.turn.places import Places
 from gateway.turn.turn import Turn
@@ -34,9 +34,6 @@ from gateway.upstream.team import Team
 
 if TYPE_CHECKING:
     from gateway.index.shared import SharedIndex
-
-# Fields that are remembered as taken by plain HTTP only; an upstream has one or two.
-_HTTP_ONLY_FIELDS = 16
 
 # Stands among the headers where callers are told apart; the space keeps it from being one.
 _QUERY = "url query"
@@ -53,22 +50,6 @@ class Counter(Protocol):
 
     def end(self, record: TurnRecord) -> None:
         """It has ended."""
-
-
-@dataclass(slots=True)
-class _Learned:
-    """What this upstream taught, and until when it counts.
-
-    ``frame_limit`` is below the configured one, and ``frame_taken`` the largest frame that was answered; streams go over plain
-    HTTP for lack of setup events; nothing is chained; ``http_only`` are fields that only plain HTTP takes.
-    """
-
-    frame_limit: int | None = None
-    frame_limit_until: float = 0.0
-    frame_taken: int = 0
-    lacks_setup_until: float = 0.0
-    no_chains_until: float = 0.0
-    http_only: dict[str, float] = field(default_factory=dict)
 
 
 class TurnDriver:
@@ -92,6 +73,7 @@ class TurnDriver:
     ) -> None:
         self.upstream = settings.upstream
         self.profile = profile_of(settings.upstream, settings.profile)
+        self.lessons = Lessons()
         self.index = index
         self.places = Places(settings.max_in_flight, settings.in_flight_per_identity)
         self.reconfigure(settings)
@@ -108,7 +90,6 @@ class TurnDriver:
         self.parties = Parties(key, team or Team())
         self._counter = counter
         self._volatile = VolatileHeaders(key)
-        self._learned = _Learned()
         self._told_of_reasoning: set[bytes] = set()
         self._log = structlog.get_logger("upwire")
 
@@ -118,6 +99,7 @@ class TurnDriver:
         self.checks_parent = settings.check_parent
         self.max_waiting = settings.max_waiting
         self.survives_errors = settings.survives_errors and self.profile.survives_errors
+        self.lessons.go_by(min(settings.max_frame, self.profile.max_frame), memory=settings.upgrade_memory)
         self._settings = settings
         if self.index is not None:
             # With other names of headers somebody else may count as the same.
@@ -167,9 +149,7 @@ class TurnDriver:
         key = call.header("idempotency-key")
         if isinstance(request, NotUpgradable) or (key is not None and not _AUTOMATIC_KEY.match(key)):
             return Reason.NOT_UPGRADABLE
-        if request.stream and self.clock() < self._learned.lacks_setup_until:
-            return Reason.NOT_UPGRADABLE
-        if any(self.clock() < self._learned.http_only.get(member.name, 0.0) for member in request.members):
+        if self.lessons.only_http(request.stream, (member.name for member in request.members), self.clock()):
             return Reason.NOT_UPGRADABLE
         volatile = self._volatile.observe(
             self.upstream, _with_query(call.headers, call.query), settings.per_request_headers, call.token
@@ -187,7 +167,7 @@ class TurnDriver:
     def plan(self, identity: bytes, request: Request) -> Plan:
         """What the upstream may already hold of this request."""
         self.store.expire(self.clock())
-        if self.clock() < self._learned.no_chains_until and request.client_parent is None:
+        if request.client_parent is None and self.lessons.chains_nothing(self.clock()):
             return Plan((), Reason.DELTA_REFUSED)
         found = self.store.plan(identity, request, self._rules)
         told = self._told_of_reasoning
@@ -224,69 +204,9 @@ class TurnDriver:
         if self.index is not None:
             self.index.deleted(identity, response_id)
 
-    def frame_limit(self) -> int:
-        """The size in bytes from which on a frame is too large."""
-        configured, learned = self._configured_frame(), self._learned
-        if learned.frame_limit is None or self.clock() >= learned.frame_limit_until:
-            return configured
-        return min(configured, learned.frame_limit)
-
-    def _configured_frame(self) -> int:
-        return min(self._settings.max_frame, self.profile.max_frame)
-
-    def frame_taken(self, size: int) -> None:
-        """The upstream answered a frame of this size."""
-        self._learned.frame_taken = max(self._learned.frame_taken, size)
-
-    def learn_frame_limit(self, size: int) -> None:
-        """The upstream refused a frame of this size as too large.
-
-        It teaches nothing where a larger one was answered: then the size was not the cause. It is believed for a while only,
-        because what is never tried again can never be seen to be wrong.
-        """
-        if size <= self._learned.frame_taken:
-            return
-        limit = min(size, self.frame_limit())
-        self._learned.frame_limit = limit
-        self._learned.frame_limit_until = self.clock() + self._settings.upgrade_memory
-        self._log.warning("frame_limit_learned", bytes=limit)
-
-    def lacks_setup(self) -> None:
-        """The upstream sent parts of items that it never announced; strict clients could not put such a stream together."""
-        self._learned.lacks_setup_until = self.clock() + self._settings.upgrade_memory
-        self._log.warning("events_without_setup", remedy="streams go over plain HTTP for a while")
-
-    def ignores_parents(self) -> None:
-        """The upstream answered a delta as if it had no parent: nothing is chained there for a while."""
-        self._learned.no_chains_until = self.clock() + self._settings.upgrade_memory
-        self._log.warning(
-            "parent_ignored", remedy="this upstream does not continue responses; turns are sent in full"
-        )
-
-    def only_over_http(self, name: str) -> None:
-        """A field that the upstream refused on a socket and then took over plain HTTP."""
-        learned = self._learned.http_only
-        if name in learned or len(learned) < _HTTP_ONLY_FIELDS:
-            learned[name] = self.clock() + self._settings.upgrade_memory
-            self._log.warning(
-                "field_not_taken_on_socket",
-                field=field_label(name),
-                remedy="turns with it go over plain HTTP for a while",
-            )
-
     def learned(self) -> dict[str, Any]:
-        """What this upstream taught, for the statistics: limits in bytes, and for how many seconds a lesson still counts."""
-        now, learned = self.clock(), self._learned
-        return {
-            "frame_limit_bytes": self.frame_limit(),
-            "frame_limit_learned": self.frame_limit() < self._configured_frame(),
-            "frame_limit_seconds": round(max(0.0, learned.frame_limit_until - now), 1),
-            "streams_over_http_seconds": round(max(0.0, learned.lacks_setup_until - now), 1),
-            "nothing_chained_seconds": round(max(0.0, learned.no_chains_until - now), 1),
-            "fields_over_http": sorted(
-                field_label(name) for name, until in learned.http_only.items() if now < until
-            ),
-        }
+        """What this upstream taught, for the statistics."""
+        return self.lessons.snapshot(self.clock())
 
     def holdings(self) -> dict[str, Now]:
         """What each label of the team holds now, and all others together."""

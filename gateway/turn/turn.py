@@ -168,7 +168,7 @@ class Turn:
 
     async def _over_socket(self, standing: Standing, reason: Reason, *, fresh: bool) -> Opened | Again:
         wants = standing.wants(fresh=fresh)
-        limit = self._driver.frame_limit()
+        limit = self._driver.lessons.frame_limit(self._driver.clock())
         if standing.whole_frame_reaches(limit) and not standing.may_continue(wants):
             return Again(Way.HTTP, Reason.TOO_LARGE, None)
         self.account.pause()
@@ -212,7 +212,7 @@ class Turn:
                 refusal = self._take(await self._receive(lease))
                 if refusal is not None:
                     return self._refused(lease, refusal)
-            self._driver.frame_taken(len(frame))
+            self._driver.lessons.frame_taken(len(frame))
             if exchange.unheard:
                 return self._unheard()
             if not request.stream:
@@ -274,7 +274,7 @@ class Turn:
         """The response has ended: remember it, give the socket back, and only then let the client see the end."""
         exchange, standing, ending = self._exchange, self._standing, self._exchange.ending
         if exchange.missing_setup:
-            self._driver.lacks_setup()
+            self._driver.lessons.lacks_setup(self._driver.clock())
         if ending is None or standing is None:
             self._lease = None
             lease.release(tip=None, stored=False, reusable=False)
@@ -314,7 +314,7 @@ class Turn:
         """The upstream did not continue what we named: its answer stands on the new items alone, and nobody may see it."""
         self._pending.clear()
         self._give_up()
-        self._driver.ignores_parents()
+        self._driver.lessons.ignores_parents(self._driver.clock())
         return Again(Way.FRESH, Reason.DELTA_REFUSED, "full_resend")
 
     def _lost(self, loss: Loss, size: int) -> Again:
@@ -327,7 +327,7 @@ class Turn:
             again = after_loss(loss, begun=self.account.begun)
             if again is not None:
                 if again.reason is Reason.TOO_LARGE:
-                    self._driver.learn_frame_limit(size)
+                    self._driver.lessons.frame_refused(size, self._driver.clock())
                 return again
         raise UpstreamLost(_LOST_TEXT, code=_LOST_CODE)
 
@@ -367,7 +367,7 @@ class Turn:
         self.account.event()
         self.account.status = response.status
         if self._not_taken is not None and response.status == 200:
-            self._driver.only_over_http(self._not_taken)
+            self._driver.lessons.field_refused(self._not_taken, self._driver.clock())
         if reason is not Reason.NOT_UPGRADABLE and self._driver.upgrades and response.status == 200:
             content_type = next(
                 (value for name, value in response.headers if name.lower() == "content-type"), ""
