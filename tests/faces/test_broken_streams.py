@@ -111,7 +111,7 @@ ENDS = {
 @pytest.mark.parametrize("how", ENDS)
 async def test_the_upstreams_own_end_ends_the_body_cleanly(how, moment, monkeypatch):
     """What the upstream itself ends, with a failure or an error, is relayed as it is and leaves the connection usable."""
-    monkeypatch.setattr("gateway.turn.turn._TRAILING_FAILURE", 0.05)
+    monkeypatch.setattr("gateway.turn.attempt._TRAILING_FAILURE", 0.05)
     action, ending = ENDS[how]
     async with pair(Options(rounds=0, reasoning=False)) as sides, RawClient(sides.gateway.url) as client:
         sides.behind.faults.add(Fault(at=MOMENTS[moment], actions=action, transport="ws"))

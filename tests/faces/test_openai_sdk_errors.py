@@ -166,7 +166,7 @@ ENDS = {
 @pytest.mark.parametrize("how", ENDS)
 async def test_the_upstreams_own_errors_in_a_stream_are_passed_on(kind, moment, how, monkeypatch):
     """An error or a failure that the upstream itself sends ends the stream for the SDK as it does directly."""
-    monkeypatch.setattr("gateway.turn.turn._TRAILING_FAILURE", 0.05)
+    monkeypatch.setattr("gateway.turn.attempt._TRAILING_FAILURE", 0.05)
     async with (
         pair(Options(rounds=0, reasoning=False)) as sides,
         sdk_pair(kind, sides, max_retries=0) as clients,
@@ -194,7 +194,7 @@ async def test_the_upstreams_own_errors_in_a_stream_are_passed_on(kind, moment, 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_errors_in_mid_answer_become_statuses(kind, monkeypatch):
     """A client that waits for the whole answer gets an error in the middle of it with the status that it stands for."""
-    monkeypatch.setattr("gateway.turn.turn._TRAILING_FAILURE", 0.05)
+    monkeypatch.setattr("gateway.turn.attempt._TRAILING_FAILURE", 0.05)
     async with pair(Options(rounds=0)) as sides, sdk_pair(kind, sides, max_retries=0) as clients:
         for how in ENDS.values():
             sides.arm(Fault(at=after_deltas(1), actions=how, matches=asks))

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.simulator import Fault
 from gateway.simulator import faults as f
-from gateway.turn import turn
+from gateway.turn import attempt
 from tests.faults.scenes import body, scene, user
 from tests.gateways import running_gateway
 from tests.raw_http import raw_upstream, talk
@@ -65,7 +65,7 @@ def kinds_of(stream):
 @pytest.mark.parametrize("ending", list(ENDINGS))
 async def test_b51_every_event_is_whole_however_the_stream_ends(ending, monkeypatch):
     """Each has its event line, one data line and its blank line, the last one too; only the upstream's own end is a clean one."""
-    monkeypatch.setattr(turn, "_TRAILING_FAILURE", 0.1)
+    monkeypatch.setattr(attempt, "_TRAILING_FAILURE", 0.1)
     action, last, clean = ENDINGS[ending]
     async with scene() as run:
         if action is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.simulator import Fault, Options
 from gateway.simulator import faults as f
-from gateway.turn import turn
+from gateway.turn import attempt
 from tests.faults.scenes import body, finished, read_broken, scene, user
 from tests.gateways import Api, running_simulator
 
@@ -21,7 +21,7 @@ from tests.gateways import Api, running_simulator
 @pytest.fixture
 def short_trail(monkeypatch):
     """Do not wait long for what may follow an error in mid-stream."""
-    monkeypatch.setattr(turn, "_TRAILING_FAILURE", 0.1)
+    monkeypatch.setattr(attempt, "_TRAILING_FAILURE", 0.1)
 
 
 @pytest.mark.parametrize("lanes", [True, False], ids=["lanes", "no lanes"])
