@@ -6,7 +6,6 @@ own ``previous_response_id`` where we had put in ours, and terminal ones to fill
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -24,43 +23,12 @@ from gateway.protocol.events import (
     is_notice,
     open_json,
 )
+from gateway.protocol.outcomes import Ignored, Outcome, Refused, Relay, Violation
 from gateway.protocol.phases import PERMITS, IllegalTransition, Permit, Phase, Signal, step
 from gateway.protocol.raw import NotSliceable, Place, places, removal, splice
 from gateway.protocol.rebuilt import same_response
-from gateway.protocol.refusals import Refusal, refusal_of
+from gateway.protocol.refusals import refusal_of
 from gateway.protocol.streamed import StreamedItems
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Nothing for the client. ``why`` is ``keepalive`` or ``notice`` (harmless) or ``foreign`` (see ``Exchange.foreign``)."""
-
-    why: Literal["keepalive", "notice", "foreign"]
-
-
-@dataclass(frozen=True, slots=True)
-class Relay:
-    """An event for the client: its type and its JSON."""
-
-    kind: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The upstream's first event was an error: nothing has been relayed, so it can still be a status, or be tried again."""
-
-    refusal: Refusal
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """The upstream sent what is no event. The caller must end the turn as lost; ``reason`` quotes nothing of it."""
-
-    reason: str
-
-
-Outcome = Ignored | Relay | Refused | Violation
 
 _ENDINGS: dict[str, tuple[Signal, Literal["completed", "incomplete", "failed"]]] = {
     "response.completed": (Signal.COMPLETE, "completed"),
@@ -205,8 +173,10 @@ class Exchange:
 
     def _first(self, head: Head, event: bytes) -> Outcome:
         kind = head.type
-        if kind == "response.failed" and self._before is not None and _response_in(event) == self._before:
-            return self._drop()
+        if kind == "response.failed" and self._before is not None:
+            response, inner = _response_of(event)
+            if text_at(response, inner, "id") == self._before:
+                return self._drop()
         if kind in ERRORS or kind == "response.failed":
             refusal = refusal_of(event)
             self._refused_with_status = refusal.stated and kind != "response.failed"
@@ -216,7 +186,8 @@ class Exchange:
             outcome = self._lifecycle(head, event)
             self._step(Signal.START)
             return outcome
-        # Left over from an earlier response, whose answer must not reach this client.
+        # Left over from an earlier response, whose answer must not reach this client; also where it is an end: nothing tells
+        # an end that was never announced from one of another response.
         return self._drop() if kind.startswith("response.") else Ignored("notice")
 
     def _after_error(self, head: Head, event: bytes) -> Outcome:
@@ -330,11 +301,11 @@ class Exchange:
         return number + 1 if isinstance(number, int) else self.relayed
 
 
-def _response_in(event: bytes) -> str | None:
-    """The id of the response that a lifecycle event carries."""
+def _response_of(event: bytes) -> tuple[bytes, dict[str, Place]]:
+    """The response that a lifecycle event carries, and the places of its members."""
     place = places(event).get("response")
     response = b"{}" if place is None else slice_at(event, place)
-    return text_at(response, places(response), "id")
+    return response, places(response)
 
 
 __all__ = ["Ending", "Exchange", "Ignored", "Outcome", "Refused", "Relay", "Violation"]

@@ -23,6 +23,9 @@ from typing import Final
 class Phase(Enum):
     """Where an exchange stands."""
 
+    # Enum's own is a Python function, and every event looks up a pair of these.
+    __hash__ = object.__hash__
+
     PLANNED = auto()
     SENT = auto()
     STREAMING = auto()
@@ -40,6 +43,9 @@ class Phase(Enum):
 
 class Signal(Enum):
     """What moves an exchange."""
+
+    # Enum's own is a Python function, and every event looks up a pair of these.
+    __hash__ = object.__hash__
 
     SEND = auto()
     """The frame is about to be written."""

@@ -76,6 +76,8 @@ SEPARATORS = (b",", b", ", b" , ", b",\n", b",,")
 class Gateway:
     """The parts of a driver that read and remember, on a clock that stands still."""
 
+    index = None
+
     def __init__(self, level):
         self.clock = lambda: 0.0
         self.digester = Digester(KEY)
