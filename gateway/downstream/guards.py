@@ -129,19 +129,29 @@ class Guard:
         return web.Response(status=204, headers=headers)
 
     def _check_token(self, request: web.Request) -> None:
-        presented = [request.headers.get("x-upwire-token", "")]
-        if self._token_as_key or api_path(request.raw_path) is None:
-            presented += [key_in(request.headers.get(name, "")) for name in CLIENT_KEYS]
-        shown = [each.encode("utf-8", "surrogatepass") for each in presented]
-        # All are compared, so that the time tells nothing about which came close.
-        same = [hmac.compare_digest(each, token) for each in shown for token in self._tokens]
-        if not any(same):
+        own = [request.headers.get("x-upwire-token", "")]
+        keys = [key_in(request.headers.get(name, "")) for name in CLIENT_KEYS]
+        goes_up = api_path(request.raw_path) is not None and not self._token_as_key
+        if not self._are_tokens(own if goes_up else own + keys):
             also = " or as the API key" if self._token_as_key else ""
             raise BadRequest(
                 f"This gateway asks for its token in the header x-upwire-token{also}.",
                 code="invalid_gateway_token",
                 status=401,
             )
+        if goes_up and self._are_tokens(keys):
+            raise BadRequest(
+                "The API key of this request is the token of this gateway. Send the API's own key there.",
+                code="gateway_token_as_key",
+                status=401,
+            )
+
+    def _are_tokens(self, presented: list[str]) -> bool:
+        """Whether one of these is a token of ours."""
+        shown = [each.encode("utf-8", "surrogatepass") for each in presented]
+        # All are compared, so that the time tells nothing about which came close.
+        same = [hmac.compare_digest(each, token) for each in shown for token in self._tokens]
+        return any(same)
 
 
 _PREFLIGHT = "Access-Control-Request-Method"

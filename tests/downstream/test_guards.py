@@ -156,6 +156,23 @@ async def test_the_token_is_asked_for_and_never_crosses():
         assert "canary" not in repr(request)
 
 
+@pytest.mark.parametrize("header", ["authorization: Bearer sk-canary", "api-key: sk-canary"])
+async def test_the_token_never_goes_up_as_the_key(header):
+    """Where clients bring the API's key themselves, a token in its place is refused before the API can see it."""
+    async with (
+        raw_upstream(answer(OK)) as upstream,
+        start_gateway(upstream.base, token="sk-canary") as gateway,
+    ):
+        for path, method in (("/v1/models", "GET"), ("/v1/responses", "POST")):
+            token = "x-upwire-token: sk-canary"
+            status, _, text = await ask(gateway, token, header, path=path, method=method)
+            assert (status, code(text)) == (401, "gateway_token_as_key")
+            assert b"canary" not in text and not gateway.turns
+        assert not upstream.requests
+        own = header.replace("canary", "own-key")
+        assert (await ask(gateway, "x-upwire-token: sk-canary", own))[0] == 200
+
+
 async def test_a_scraper_may_present_the_token_as_a_bearer():
     """Scrapers know no header of ours: outside the API, where a key has no use, the token may stand in its place; inside not."""
     async with start_gateway(token="sk-canary") as gateway:
