@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast
 
 import structlog
 
-from gateway.stats import TurnRecord
+from gateway.stats import OTHER, TurnRecord, model_label
 from gateway.upstream.remedies import REFUSED_TEXTS
 
 LIBRARIES = ("aiohttp", "asyncio", "websockets")
@@ -150,8 +150,11 @@ def where(failure: BaseException) -> dict[str, Any]:
 
 
 def bounded_name(text: str) -> str:
-    """``text`` if it looks like the name of a model and is no longer than one, else ``"other"``."""
-    return text if _NAME.fullmatch(text) else "other"
+    """``text`` if it looks like the name of a model of a known family and is no longer than one, else ``"other"``.
+
+    A key looks like a name too, and may have been pasted where the model's belongs.
+    """
+    return text if _NAME.fullmatch(text) and model_label(text) != OTHER else OTHER
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -73,6 +73,17 @@ def test_one_line_per_turn(out):
     }
 
 
+@pytest.mark.parametrize(
+    "key", ["sk-proj-canary0123456789", "sess-canary", "AKIAcanary0123456789", "team/sk-canary"]
+)
+def test_a_key_in_place_of_a_model_is_not_logged(out, key):
+    """A key that was pasted where the model belongs looks like a name; only families that are known are written out."""
+    log.turn_line(record(model=key))
+    log.turn_line(record(model="openai/gpt-5.1-2026-01-01"))
+    assert [line["model"] for line in lines(out)] == ["other", "openai/gpt-5.1-2026-01-01"]
+    assert "canary" not in out.getvalue()
+
+
 def test_a_text_in_place_of_a_model_is_not_logged(out):
     """The model is the client's text: what does not look like a name could be a prompt."""
     for model in ("a prompt with spaces", "x" * 41, "", "line\nbreak"):
