@@ -93,10 +93,10 @@ def build_runner(
     return _Runner(
         app,
         shutdown_timeout=shutdown_timeout,
+        handler_cancellation=True,
         server_options={
             "on_failure": on_failure,
             "client_timeout": settings.client_timeout,
-            "handler_cancellation": True,
             "auto_decompress": False,
             "access_log": None,
             "max_line_size": settings.max_header,
@@ -108,15 +108,23 @@ def build_runner(
 
 
 class _Runner(web.AppRunner):
-    __slots__ = ("_options",)
+    """The library's runner, whose public ``server`` is what listeners make connections with."""
+
+    __slots__ = ("_front", "_options")
 
     def __init__(self, app: web.Application, *, server_options: dict[str, Any], **options: Any) -> None:
         super().__init__(app, **options)
         self._options = server_options
+        self._front: Server | None = None
 
-    async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        return Server(made.request_handler, request_factory=made.request_factory, **self._options)
+    @property
+    def server(self) -> web.Server | None:
+        made = super().server
+        if made is None:
+            return None
+        if self._front is None or self._front.made is not made:
+            self._front = Server(made, **self._options)
+        return self._front
 
 
 async def _ask_later(_request: web.Request) -> None:

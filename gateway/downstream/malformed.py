@@ -7,6 +7,7 @@ log. Those bytes may be a key.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -63,15 +64,26 @@ def answer_errors(on_failure: OnFailure) -> Middleware:
 class Connection(RequestHandler):
     """The library's connection, with our answers, and with an eye on clients that left or take nothing.
 
-    ``manager`` is a Server.
+    What it does at this moment is told by private names of the library only: there is no public word for the request that is
+    being answered, its task, and what was parsed but not yet taken. Without them a client that left is noticed when its
+    connection is gone, and a body that stops being HTTP when its connection ends.
     """
 
-    __slots__ = ("_on_failure", "_stall", "_wire")
+    __slots__ = ("_on_failure", "_running", "_stall", "_wire")
 
-    def __init__(self, manager: Any, **options: Any) -> None:
-        super().__init__(manager, **options)
-        self._on_failure: OnFailure = manager.on_failure
-        self._stall = StallWatch(self._loop, manager.client_timeout)
+    def __init__(
+        self,
+        manager: web.Server,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: OnFailure,
+        client_timeout: float,
+        **options: Any,
+    ) -> None:
+        super().__init__(manager, loop=loop, **options)
+        self._running = loop
+        self._on_failure = on_failure
+        self._stall = StallWatch(loop, client_timeout)
         self._wire: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -102,20 +114,23 @@ class Connection(RequestHandler):
         By itself the loop would tell this only when all that waits has been taken, which may be never.
         """
         super().eof_received()
-        if self._wire is None or self._current_request is None:
+        if self._wire is None or getattr(self, "_current_request", None) is None:
             return
-        self._loop.call_later(FLUSH, self._wire.abort)
-        if self._task_handler is not None:
-            self._task_handler.cancel()
+        self._running.call_later(FLUSH, self._wire.abort)
+        task = getattr(self, "_task_handler", None)
+        if task is not None:
+            task.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; when they are not HTTP, tell whoever waits for the rest of a body, which the library does not."""
         super().data_received(data)
-        if not self._messages or not _is_error(self._messages[-1]):
+        messages = getattr(self, "_messages", ())
+        if not messages or not _is_error(messages[-1]):
             return
-        waiting = [payload for message, payload in self._messages]
-        if self._current_request is not None:
-            waiting.append(self._current_request.content)
+        waiting = [payload for message, payload in messages]
+        request = getattr(self, "_current_request", None)
+        if request is not None:
+            waiting.append(request.content)
         for payload in waiting:
             if not payload.is_eof() and payload.exception() is None:
                 payload.set_exception(RequestPayloadError())
@@ -149,16 +164,37 @@ class Connection(RequestHandler):
 
 
 class Server(web.Server):
-    """The library's server, making connections of ours. ``client_timeout``: seconds for which a client may take nothing."""
+    """Makes connections of ours for ``made``, the library's server, which keeps them and ends them.
 
-    def __init__(self, handler: Any, *, on_failure: OnFailure, client_timeout: float, **options: Any) -> None:
-        self.on_failure = on_failure
-        self.client_timeout = client_timeout
-        super().__init__(handler, **options)
+    ``options`` are those of Connection; ``client_timeout`` among them is in seconds, for which a client may take nothing.
+    """
+
+    def __init__(self, made: web.Server, **options: Any) -> None:
+        super().__init__(made.request_handler, request_factory=made.request_factory)
+        self.made = made
+        self._running = asyncio.get_running_loop()
+        self._options = options
+        name_missing()
+
+    @property
+    def connections(self) -> list[RequestHandler]:
+        """The connections that are open."""
+        return self.made.connections
 
     def __call__(self) -> RequestHandler:
         """A new connection."""
-        return Connection(self, loop=self._loop, **self._kwargs)
+        return Connection(self.made, loop=self._running, **self._options)
+
+
+_PRIVATE = ("_current_request", "_messages", "_task_handler")
+
+
+def name_missing() -> None:
+    """Warn if the library no longer has what Connection looks at; without it requests are answered all the same."""
+    if not all(hasattr(RequestHandler, name) for name in _PRIVATE):
+        logging.getLogger(__name__).warning(
+            "This aiohttp tells less of its connections, so clients that leave are noticed later; install the locked version"
+        )
 
 
 def _is_error(queued: tuple[Any, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from dataclasses import dataclass
@@ -47,8 +48,24 @@ def connector(options: PlainOptions) -> aiohttp.BaseConnector:
         return aiohttp.UnixConnector(options.unix, limit=0, keepalive_timeout=options.idle)
     kept: dict[str, Any] = {"limit": 0, "keepalive_timeout": options.idle, "ssl": options.tls or True}
     if options.proxy is not None and options.proxy.is_socks:
-        return _ThroughSocks(options.proxy, **kept)
+        if all(hasattr(aiohttp.TCPConnector, name) for name in _REPLACED):
+            return _ThroughSocks(options.proxy, **kept)
+        logging.getLogger(__name__).warning(
+            "This aiohttp cannot be led through a SOCKS proxy, so plain HTTP is refused; install the locked version"
+        )
+        return _Closed(**kept)
     return aiohttp.TCPConnector(**kept)
+
+
+# Replaced, and used for what was opened.
+_REPLACED = ("_wrap_create_connection", "_wrap_existing_connection")
+
+
+class _Closed(aiohttp.TCPConnector):
+    """Opens nothing: going around a proxy that was asked for would be worse."""
+
+    async def connect(self, req: aiohttp.ClientRequest, *_arguments: Any, **_options: Any) -> Any:
+        raise aiohttp.ClientConnectorError(req.connection_key, OSError())
 
 
 class _ThroughSocks(aiohttp.TCPConnector):

@@ -64,7 +64,9 @@ class PlainResponse:
                 yield chunk
         except (aiohttp.ClientError, OSError, TimeoutError):
             # What came before the end is the reader's; the library keeps it back once it knows of the end.
-            if rest := self._response.content._read_nowait(-1):  # noqa: SLF001 (it has no public way)
+            # It has no public way to it; without the private one the reader gets less before it learns of the break.
+            take = getattr(self._response.content, "_read_nowait", None)
+            if take is not None and (rest := take(-1)):
                 yield rest
             raise _lost() from None
 
@@ -176,7 +178,10 @@ class PlainHttp:
 
 
 class _Request(aiohttp.ClientRequest):
-    """Adds no Content-Length to a request that has no body."""
+    """Adds no Content-Length to a request that has no body.
+
+    The library has no setting for it. One that no longer asks this method adds ``Content-Length: 0``, which says the same.
+    """
 
     def update_body_from_data(self, body: Any, *arguments: Any, **options: Any) -> None:
         if body is not None:
