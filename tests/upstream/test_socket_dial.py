@@ -301,3 +301,36 @@ async def test_slow_write_over_tls_shows_its_progress(certificate: tuple[str, st
         await lease.send(b"x" * size)
         assert await lease.receive() == [done(1)]
         lease.abort()
+
+
+async def test_without_the_name_for_what_is_below_tls_bytes_count_as_sent(
+    certificate: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn is answered as ever; one cut off counts as sent, so that it is not sent again."""
+
+    def look(thing: object, name: str, default: object) -> object:
+        return default if name == "_ssl_protocol" else getattr(thing, name, default)
+
+    async def serve_turn(raw: RawSocket) -> None:
+        await raw.text()
+        raw.write(1, done(1))
+        await raw.reader.readexactly(100_000)
+        raw.reset()
+
+    monkeypatch.setattr("gateway.upstream.socket.getattr", look, raising=False)
+    context = ssl.create_default_context(cafile=certificate[0])
+    async with (
+        raw_peer(serve_turn, receive_buffer=16_384, ssl=server_side(certificate)) as url,
+        pool_of(ssl=context) as pool,
+    ):
+        lease = await pool.acquire(target(url), [])
+        await lease.send(b"x")
+        assert await lease.receive() == [done(1)]
+
+        async def second() -> None:
+            await lease.send(b"x" * (5 * MB))
+            await lease.receive()
+
+        with pytest.raises(SocketLost) as caught:
+            await second()
+        assert caught.value.flushed
