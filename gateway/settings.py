@@ -98,6 +98,11 @@ class Settings:
     tls_minimum: str = _setting(
         "1.2", "Oldest version of TLS that is spoken with the upstream.", ("1.2", "1.3")
     )
+    compression: str = _setting(
+        "auto",
+        "auto compresses frames where the upstream accepts it, for up to 80 KiB of memory a socket; off never offers it.",
+        ("auto", "off"),
+    )
     expose_mode: bool = _setting(
         True, "Add the response headers x-upwire-mode and x-upwire-reason.", reload=True
     )

@@ -26,6 +26,7 @@ from gateway.store import Store, StoreLimits
 from gateway.tasks import Tasks
 from gateway.turn.call import Headers
 from gateway.turn.driver import TurnDriver
+from gateway.upstream.deflate import Compression
 from gateway.upstream.dial import DialOptions
 from gateway.upstream.identity import CLIENT_KEYS, header_pairs, with_key
 from gateway.upstream.key import upstream_key
@@ -208,6 +209,7 @@ def _dial(settings: Settings, route: Route) -> DialOptions:
         proxy=route.proxy,
         dial_timeout=settings.dial_timeout,
         max_event=settings.max_event,
+        compression=Compression() if settings.compression == "auto" else None,
         patience=Patience(
             ping_interval=settings.ping_interval,
             ping_timeout=settings.ping_timeout,

@@ -21,11 +21,13 @@ from websockets.exceptions import (
     InvalidMessage,
     InvalidProxyStatus,
     InvalidURI,
+    NegotiationError,
     ProxyError,
     WebSocketException,
 )
 from websockets.uri import parse_uri
 
+from gateway.upstream.deflate import Compression
 from gateway.upstream.liveness import Patience
 from gateway.upstream.proxy import Proxy
 from gateway.upstream.socket import UpstreamSocket
@@ -80,7 +82,8 @@ class UpgradeRefused(Exception):
 class DialOptions:
     """How sockets are opened and kept. ``dial_timeout`` (seconds) covers connecting, TLS and the upgrade together.
 
-    ``ssl`` is used for wss URLs and for a proxy that speaks TLS (None: the system's trust); ``max_event`` bounds one message.
+    ``ssl`` is used for wss URLs and for a proxy that speaks TLS (None: the system's trust); ``max_event`` bounds one message,
+    unpacked. Without ``compression`` none is offered.
     """
 
     ssl: ssl.SSLContext | None = None
@@ -88,6 +91,7 @@ class DialOptions:
     dial_timeout: float = 10.0
     max_event: int = 128 * 1024 * 1024
     patience: Patience = field(default_factory=Patience)
+    compression: Compression | None = None
 
 
 class _Connect(connect):
@@ -101,12 +105,26 @@ async def dial(url: str, headers: Iterable[tuple[str, str]], options: DialOption
 
     The caller owns the socket and must ``start`` it and in the end close or abort it. Raises UpgradeRefused.
     """
+    try:
+        return await _dial(url, headers, options)
+    except _BadAgreement:
+        if options.compression is not None:
+            options.compression.failed()
+    return await _dial(url, headers, options)
+
+
+class _BadAgreement(Exception):
+    """The upstream answered the offer of compression in a way that cannot be used."""
+
+
+async def _dial(url: str, headers: Iterable[tuple[str, str]], options: DialOptions) -> UpstreamSocket:
     opened: list[UpstreamSocket] = []
 
     def create(protocol: ClientProtocol, **kwargs: Any) -> ClientConnection:
         opened.append(UpstreamSocket(protocol, patience=options.patience, **kwargs))
         return opened[-1]
 
+    offer = [] if options.compression is None else options.compression.offer()
     deadline = asyncio.get_running_loop().time() + options.dial_timeout
     connected: socket.socket | None = None
     try:
@@ -123,6 +141,7 @@ async def dial(url: str, headers: Iterable[tuple[str, str]], options: DialOption
             additional_headers=_handshake_headers(headers),
             user_agent_header=None,
             compression=None,
+            extensions=offer or None,
             open_timeout=max(0.001, deadline - asyncio.get_running_loop().time()),
             ping_interval=None,
             ping_timeout=None,
@@ -135,6 +154,8 @@ async def dial(url: str, headers: Iterable[tuple[str, str]], options: DialOption
         )
         await connector
     except (OSError, WebSocketException, ValueError, ProxyRefused) as failure:
+        if isinstance(failure, NegotiationError) and offer:
+            raise _BadAgreement from None
         status = opened[-1].refused_status if opened else None
         reason = Refusal.STATUS if status is not None else _reason(failure)
     else:

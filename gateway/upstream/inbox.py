@@ -41,6 +41,11 @@ class Ending:
         """Whether the upstream, or the network, ended a socket that was in order."""
         return self.how in {Ended.CLOSED, Ended.EOF, Ended.RESET}
 
+    @property
+    def is_garbled(self) -> bool:
+        """Whether one side could not read what the other had written: close codes 1002 and 1007 of WebSocket say so."""
+        return self.how is Ended.PROTOCOL or (self.how is Ended.CLOSED and self.code in {1002, 1007})
+
 
 class SocketLost(Exception):
     """The socket of a turn ended before the turn did.

@@ -15,6 +15,7 @@ from websockets.exceptions import PayloadTooBig
 from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, Event
 
+from gateway.upstream.deflate import Deflate, framed
 from gateway.upstream.inbox import Ended, Ending, Inbox
 from gateway.upstream.liveness import Liveness, Patience
 
@@ -62,6 +63,11 @@ class UpstreamSocket(ClientConnection):
         self._close_seen = False
 
     @property
+    def deflate(self) -> Deflate | None:
+        """What packs and unpacks the frames, if the upstream accepted compression."""
+        return next((each for each in self.protocol.extensions if isinstance(each, Deflate)), None)
+
+    @property
     def lent(self) -> bool:
         """Whether a turn has the socket."""
         return self._inbox is not None
@@ -88,7 +94,8 @@ class UpstreamSocket(ClientConnection):
         inbox, self._inbox = self._inbox, None
         if inbox is None or self.ending is not None or self.paused:
             return None
-        if self._parts or self._received != self._framed:
+        deflate = self.deflate
+        if self._parts or self._received != (self._framed if deflate is None else deflate.on_wire):
             return None
         return inbox.take()
 
@@ -163,8 +170,7 @@ class UpstreamSocket(ClientConnection):
         if self.response is None or not isinstance(event, Frame):
             super().process_event(event)
             return
-        size = len(event.data)
-        self._framed += size + (2 if size < 126 else 4 if size < 65_536 else 10)
+        self._framed += framed(len(event.data))
         if self._violation is not None:
             return
         if event.opcode is Opcode.PONG:

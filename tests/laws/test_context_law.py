@@ -21,7 +21,7 @@ async def play(session, level):
     starts, moves = session
     async with (
         running_simulator(Options(seed="law")) as direct,
-        running_simulator(Options(seed="law")) as held,
+        running_simulator(Options(seed="law", compression=level == "exact")) as held,
     ):
         async with (
             running_gateway(held.url, match=level) as gateway,

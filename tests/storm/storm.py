@@ -76,6 +76,7 @@ def weather(seed, match):
         refuses_stream_options=random.choice([True, False]),
         terminal_output=random.choice(["filled", "filled", "empty", "missing", "null"]),
         journal_limit=1_000_000,
+        compression=random.choice([True, False]),
     )
     settings = {
         "match": match or random.choice(["equivalent", "equivalent", "exact"]),

@@ -1,0 +1,181 @@
+"""Compressed frames: used where the upstream accepts them, bounded, given up where they do not work, and never counted as less."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+from socket_peer import peer
+from websockets.asyncio.server import ServerConnection
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.frames import Frame, Opcode
+
+from gateway.simulator import Options
+from gateway.upstream.deflate import LARGEST, Compression, Deflate
+from tests.gateways import Api, running_gateway, running_simulator
+
+INSTRUCTIONS = "Be helpful, and name each file that you change before you change it. " * 300
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+@contextlib.asynccontextmanager
+async def counting(port):
+    """A relay before ``port``: its own port, and the bytes that went each way."""
+    counts = {"up": 0, "down": 0}
+
+    async def pump(reader, writer, way):
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                counts[way] += len(data)
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def handle(reader, writer):
+        to, back = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(pump(reader, back, "up"))
+            tasks.create_task(pump(to, writer, "down"))
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], counts
+
+
+async def conversation(api, turns=4):
+    """Turns of one conversation with long instructions; their modes and answers."""
+    history, seen = [], []
+    for number in range(turns):
+        history.append(user(f"turn {number}"))
+        body = {"model": "gpt-5", "store": False, "instructions": INSTRUCTIONS, "input": history}
+        seen.append(await api.create(body))
+        history += seen[-1].answer["output"]
+    return [one.mode for one in seen], [one.answer["output"] for one in seen]
+
+
+async def played(*, offered, accepted):
+    """A conversation directly and through the gateway: modes, both answers, statistics, bytes on the wire."""
+    async with running_simulator(Options(compression=accepted)) as simulator, Api(simulator.url) as direct:
+        port = int(simulator.url.rpartition(":")[2].partition("/")[0])
+        async with counting(port) as (between, counts):
+            upstream = simulator.url.replace(str(port), str(between))
+            async with running_gateway(upstream, compression=offered) as running, Api(running.url) as api:
+                modes, through = await conversation(api)
+                stats = (await api.session.get(running.root + "/stats")).json()
+                return modes, through, (await conversation(direct))[1], await stats, counts
+
+
+async def test_frames_are_packed_where_the_upstream_accepts_it():
+    """Context, modes and statistics are the same; a fraction of the bytes goes over the wire."""
+    plain = await played(offered="off", accepted=True)
+    packed = await played(offered="auto", accepted=True)
+
+    for modes, through, direct, stats, _ in (plain, packed):
+        assert modes == ["full", "delta", "delta", "delta"]
+        assert [[item["content"] for item in output if "content" in item] for output in through] == [
+            [item["content"] for item in output if "content" in item] for output in direct
+        ]
+        assert stats["connections"]["opened"] == 1
+    assert packed[3]["bytes"]["upstream_out"] == plain[3]["bytes"]["upstream_out"]
+    assert packed[4]["up"] < plain[4]["up"] / 5
+    assert packed[4]["down"] < plain[4]["down"] / 2
+
+
+async def test_an_upstream_that_declines_gets_plain_frames():
+    """Nothing changes but the offer."""
+    modes, through, direct, _, counts = await played(offered="auto", accepted=False)
+    assert modes == ["full", "delta", "delta", "delta"]
+    assert [output[-1]["content"] for output in through] == [output[-1]["content"] for output in direct]
+    assert counts["up"] > 4 * len(INSTRUCTIONS)
+
+
+@pytest.mark.parametrize(
+    "agreed", ["permessage-deflate; unknown", "permessage-deflate; client_max_window_bits=8", "other"]
+)
+async def test_an_agreement_that_cannot_be_used_is_no_refusal(agreed):
+    """The next dial offers nothing, and no later one does; the turn knows nothing of it."""
+    offers = []
+
+    def disagree(_connection, request, response):
+        offers.append(request.headers.get("Sec-WebSocket-Extensions"))
+        if offers[-1] is not None:
+            response.headers["Sec-WebSocket-Extensions"] = agreed
+        return response
+
+    async with peer(compression=None, process_response=disagree) as upstream:
+        async with (
+            running_gateway(upstream.url.replace("ws:", "http:") + "/v1") as running,
+            Api(running.url) as api,
+        ):
+            for text in ("one", "two"):
+                seen = await api.create({"model": "m", "input": text})
+                assert (seen.status, seen.mode, seen.reason) == (200, "full", "new_conversation")
+    assert offers[0] is not None and offers[1:] == [None] * len(offers[1:]) and len(offers) >= 2
+
+
+async def test_what_unpacks_to_more_than_an_event_may_have_ends_the_turn():
+    """A small frame that would unpack to 64 MB is never unpacked whole; the client gets a clear error."""
+
+    async def bomb(connection: ServerConnection) -> None:
+        async for _ in connection:
+            await connection.send(b" " * 64_000_000, text=True)
+
+    async with peer(bomb, max_size=None) as upstream:
+        address = upstream.url.replace("ws:", "http:") + "/v1"
+        async with running_gateway(address, max_event=100_000) as running, Api(running.url) as api:
+            seen = await api.create({"model": "m", "input": "hello"})
+            stats = await (await api.session.get(running.root + "/stats")).json()
+    assert (seen.status, seen.answer["error"]["code"]) == (502, "upstream_connection_lost")
+    assert stats["connections"]["open"] == 0
+
+
+async def test_what_one_side_cannot_read_is_not_offered_again():
+    """A close that says so teaches it: the next socket speaks plainly."""
+    offers = []
+
+    def note(_connection, request):
+        offers.append("Sec-WebSocket-Extensions" in request.headers)
+
+    async def garble(connection: ServerConnection) -> None:
+        async for _ in connection:
+            if connection.protocol.extensions:
+                connection.transport.write(b"\xc1\x04\xff\xff\xff\xff")
+            else:
+                await connection.send('{"type":"response.completed","response":{"id":"r","output":[]}}')
+
+    async with peer(garble, process_request=note) as upstream:
+        address = upstream.url.replace("ws:", "http:") + "/v1"
+        async with running_gateway(address) as running, Api(running.url) as api:
+            first = await api.create({"model": "m", "input": "hello"})
+            assert first.status == 502
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await api.create({"model": "m", "input": "hello"})
+    assert offers[:2] == [True, False]
+
+
+def test_large_frames_go_as_they_are():
+    """Each message says for itself whether it is packed, and a peer reads both kinds in turn."""
+    ours = Deflate(False, False, 15, 12, {"memLevel": 5})
+    theirs = Deflate(False, False, 12, 15, {})
+    for text in (b"a" * 5000, os.urandom(LARGEST // 2 + 1).hex().encode(), b"a" * 5000):
+        sent = ours.encode(Frame(Opcode.TEXT, text))
+        assert sent.rsv1 is (len(text) <= LARGEST)
+        assert theirs.decode(sent).data == text
+    assert theirs.on_wire > LARGEST
+
+
+def test_what_failed_once_is_offered_no_more():
+    """One object serves all sockets of an upstream."""
+    compression = Compression()
+    [offer] = compression.offer()
+    assert offer.get_request_params() == [("client_max_window_bits", "12")]
+    assert isinstance(offer.process_response_params([], []), Deflate)
+    assert ServerPerMessageDeflateFactory().process_request_params(offer.get_request_params(), [])
+    compression.failed()
+    assert compression.offer() == []
