@@ -7,7 +7,7 @@ import pytest
 from gateway.simulator import Fault, Options, Simulator
 from gateway.simulator import faults as f
 from tests.adversity.rig import answered_in, asked_for, body, calling, finished, rig, rig_before, until, user
-from tests.upstream.socket_peer import free_port
+from tests.ports import free_port
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
 STORE = pytest.mark.parametrize("store", [True, False], ids=["stored", "not stored"])

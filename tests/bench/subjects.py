@@ -13,6 +13,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from tests.ports import free_port
+
 _NGINX = """
 daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 1024; }}
@@ -127,12 +129,6 @@ def _until_open(child, port):
             time.sleep(0.02)
         else:
             return
-
-
-def free_port():
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def upstream(pins):

@@ -4,7 +4,8 @@ import pytest
 
 from gateway.cli.check_index import index_row
 from gateway.settings import Settings
-from tests.replicas.redis_servers import SECRET, quiet_port, running_redis
+from tests.ports import free_port
+from tests.replicas.redis_servers import SECRET, running_redis
 
 HIDDEN = "hidden-password"
 
@@ -27,7 +28,7 @@ async def row_of(url, secret, **more):
 
 async def test_nobody_answers(secret):
     """A closed port is told as such, with what to look at."""
-    row = await row_of(f"redis://:{HIDDEN}@127.0.0.1:{quiet_port()}/0", secret)
+    row = await row_of(f"redis://:{HIDDEN}@127.0.0.1:{free_port()}/0", secret)
     assert (row.verdict, "unreachable" in row.seen) == ("failed", True)
     assert "runs" in row.remedy
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -37,13 +36,6 @@ def open_folder():
     with tempfile.TemporaryDirectory(prefix="upwire-proxy-") as name:
         Path(name).chmod(0o777)
         yield Path(name)
-
-
-def free_port():
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,8 @@ import pytest
 
 from tests.faults.scenes import answers, body, said, scene, user
 from tests.gateways import Api, running_gateway
-from tests.networks.debian import free_port, open_folder, program, started
+from tests.networks.debian import open_folder, program, started
+from tests.ports import free_port
 from tests.tls import Authority, tls_front
 
 pytestmark = [

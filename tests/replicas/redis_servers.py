@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,17 +11,9 @@ from redis.asyncio import Redis
 
 from gateway.tasks import Tasks
 from tests.networks.debian import open_folder, program, started
+from tests.ports import free_port
 
 SECRET = "a secret that all gateways of this test share"
-
-
-def quiet_port():
-    """A free port that no outgoing connection is given, so that it is still free a moment later, and after a restart."""
-    while True:
-        port = random.randrange(15_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 @dataclass
@@ -59,7 +49,7 @@ class Server:
 async def running_redis(*options, port=None, password=""):
     """A Redis from Debian's packages, with nothing on disk, for the length of the block."""
     path = program("redis-server", "redis-server")
-    port = port or quiet_port()
+    port = port or free_port()
     common = [
         "--port",
         str(port),

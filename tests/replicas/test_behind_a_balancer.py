@@ -13,9 +13,10 @@ import pytest
 
 from gateway.simulator import Options
 from tests.gateways import running_simulator, seen
+from tests.ports import free_port
 from tests.replicas.balancers import running_balancer
 from tests.replicas.pair import grown
-from tests.replicas.redis_servers import quiet_port, running_redis, shared_settings
+from tests.replicas.redis_servers import running_redis, shared_settings
 from tests.serving import begin
 
 pytestmark = pytest.mark.system
@@ -26,7 +27,7 @@ class Gateways:
     """Two ``upwire serve`` at fixed ports."""
 
     def __init__(self, upstream, settings):
-        self.ports = [quiet_port(), quiet_port()]
+        self.ports = [free_port(), free_port()]
         self._options = ["--upstream", upstream, "--profile", "openai", "--index-timeout", "1"]
         for name, value in settings.items():
             self._options += ["--" + name.replace("_", "-"), value]
@@ -134,7 +135,7 @@ async def test_conversations_stay_where_they_are_and_survive_the_death_of_a_gate
         running_simulator(Options(seed="balanced", token_pace=0.002)) as upstream,
         running_redis() as redis,
         running_gateways(upstream.url, redis.url) as gateways,
-        running_balancer(balancer, quiet_port(), *gateways.ports) as url,
+        running_balancer(balancer, free_port(), *gateways.ports) as url,
     ):
         callers = [Caller(number, url, store=number % 2 == 0, session=True) for number in range(12)]
         async with asyncio.TaskGroup() as group:
@@ -189,7 +190,7 @@ async def test_what_decides_where_a_turn_goes(balancer):
         running_simulator() as upstream,
         running_redis() as redis,
         running_gateways(upstream.url, redis.url) as gateways,
-        running_balancer(balancer, quiet_port(), *gateways.ports) as url,
+        running_balancer(balancer, free_port(), *gateways.ports) as url,
     ):
 
         async def places(*headers):

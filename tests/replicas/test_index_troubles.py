@@ -10,8 +10,9 @@ import signal
 import pytest
 
 from gateway.index import telling
+from tests.ports import free_port
 from tests.replicas.pair import running_pair
-from tests.replicas.redis_servers import Relay, quiet_port, running_redis
+from tests.replicas.redis_servers import Relay, running_redis
 from tests.replicas.talk import Talk, is_right, upstream
 from tests.tls import Authority
 
@@ -24,7 +25,7 @@ SOON = 8.0
 async def test_no_redis_at_all(capsys):
     """An index that was never there costs nothing but deltas of conversations that move, and one line in the log."""
     async with upstream() as held:
-        url = f"redis://:{PASSWORD}@127.0.0.1:{quiet_port()}/0"
+        url = f"redis://:{PASSWORD}@127.0.0.1:{free_port()}/0"
         async with running_pair(held.url, url, works=False) as pair:
             before = await pair.state("down")
             talk = Talk(pair.create)
@@ -42,7 +43,7 @@ async def test_no_redis_at_all(capsys):
 
 async def test_a_redis_that_ends_and_comes_back():
     """Its end is noticed, nobody waits for it, and when it is back conversations are shared again."""
-    port = quiet_port()
+    port = free_port()
     async with upstream() as held:
         async with running_redis(port=port) as redis:
             async with running_pair(held.url, redis.url) as pair:
@@ -177,7 +178,7 @@ async def test_a_redis_over_tls(tmp_path):
     """An index may be reached by TLS, with an authority of one's own."""
     authority = Authority(tmp_path)
     pem = authority.issue("localhost", "DNS:localhost,IP:127.0.0.1")
-    port = quiet_port()
+    port = free_port()
     tls = [
         "--port",
         "0",

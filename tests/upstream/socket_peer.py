@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import orjson
@@ -107,13 +106,6 @@ async def refusing(*answers: bytes) -> AsyncIterator[Peer]:
 def status(code: int, body: bytes = b"") -> bytes:
     """A bare HTTP answer."""
     return b"HTTP/1.1 %d Some\r\ncontent-length: %d\r\n\r\n%b" % (code, len(body), body)
-
-
-def free_port() -> int:
-    """A port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.asynccontextmanager

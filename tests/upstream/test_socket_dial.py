@@ -10,12 +10,13 @@ import subprocess
 
 import pytest
 from raw_peer import RawSocket, raw_peer
-from socket_peer import FAST, SLOW, done, free_port, peer, pool_of, refusing, status, swallow, target
+from socket_peer import FAST, SLOW, done, peer, pool_of, refusing, status, swallow, target
 
 from gateway.pool import PoolLimits
 from gateway.upstream.dial import DialOptions, UpgradeRefused, dial
 from gateway.upstream.inbox import SocketLost
 from gateway.upstream.socket_pool import SocketPool
+from tests.ports import free_port
 
 MB = 1024 * 1024
 

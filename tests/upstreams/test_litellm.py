@@ -13,7 +13,7 @@ import pytest_asyncio
 from gateway.simulator import FunctionScript, Simulator
 from tests.faults.scenes import bare, body, call, said, user
 from tests.gateways import Api, running_gateway
-from tests.networks.debian import free_port
+from tests.ports import free_port
 from tests.tls import Authority, tls_front
 from tests.upstreams.installing import python_package
 from tests.upstreams.recorder import Recorder
