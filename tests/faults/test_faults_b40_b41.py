@@ -125,7 +125,8 @@ async def test_b41_a_silent_turn_holds_up_nobody(store):
 
         assert [seen.status for seen in (beside, *served)] == [200, 200, 200]
         assert silent not in {frame.connection for frame in run.frames[2:]}
-        assert served[0].reason == (None if store else "parent_lost")
+        # Whether the gateway has seen by then that the client left depends on which of the two connections is read first.
+        assert served[0].reason in ({None} if store else {"parent_lost", "parent_busy"})
         await run.simulator.until(
             lambda journal: silent in {closing.connection for closing in journal.closed()}
         )
