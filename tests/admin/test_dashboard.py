@@ -36,7 +36,7 @@ async def page(program, tmp_path):
 @pytest.fixture
 def pictures(tmp_path):
     """Where pictures are kept, for whoever wants to look at them."""
-    place = Path(os.environ.get("UPWIRE_PICTURES", tmp_path / "pictures"))
+    place = Path(os.environ.get("DASHBOARD_PICTURES", tmp_path / "pictures"))
     place.mkdir(parents=True, exist_ok=True)
     return place
 
