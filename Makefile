@@ -89,6 +89,10 @@ bench: setup
 bench-quick: setup
 	$(BIN)/python -m tests.bench --quick --check
 
+# What compressing frames saves of recorded sessions, and what it costs a frame and a socket.
+bench-compression: setup
+	$(BIN)/python -m tests.bench.compression
+
 # Agent loops over an emulated link, directly and through the gateway. RECORD=--record, then make docs: what the README quotes.
 bench-agent: setup
 	$(BIN)/python -m tests.bench.agent $(RECORD)

@@ -100,7 +100,7 @@ class Settings:
     )
     compression: str = _setting(
         "auto",
-        "auto compresses frames where the upstream accepts it, for up to 80 KiB of memory a socket; off never offers it.",
+        "auto compresses frames where the upstream accepts it, for 50 to 100 KiB of memory a socket; off never offers it.",
         ("auto", "off"),
     )
     expose_mode: bool = _setting(

@@ -2,7 +2,7 @@
 
 What a client resends with every turn (instructions, tools) folds to almost nothing once the connection has seen it. Windows of 12
 bits are the measured choice: ``python -m tests.bench.compression`` shows 15 to 17 % of the bytes of recorded frames left, at 37 KiB
-for each socket; 15 bits would leave 5 %, at 150 KiB, and both fit the first flight of packets.
+for packing; 15 bits would leave 5 %, at 150 KiB. Unpacking takes what window the upstream chose, 40 KiB at most.
 """
 
 from __future__ import annotations

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
+import socket
 
 import pytest
-from socket_peer import peer
+import raw_peer
+from socket_peer import peer, pool_of, target
 from websockets.asyncio.server import ServerConnection
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.frames import Frame, Opcode
 
 from gateway.simulator import Options
 from gateway.upstream.deflate import LARGEST, Compression, Deflate
+from gateway.upstream.inbox import SocketLost
 from tests.gateways import Api, running_gateway, running_simulator
 
 INSTRUCTIONS = "Be helpful, and name each file that you change before you change it. " * 300
@@ -119,7 +123,7 @@ async def test_an_agreement_that_cannot_be_used_is_no_refusal(agreed):
 
 
 async def test_what_unpacks_to_more_than_an_event_may_have_ends_the_turn():
-    """A small frame that would unpack to 64 MB is never unpacked whole; the client gets a clear error."""
+    """A small frame that would unpack to 64 MB is a clear error for the client, and costs the socket."""
 
     async def bomb(connection: ServerConnection) -> None:
         async for _ in connection:
@@ -179,3 +183,51 @@ def test_what_failed_once_is_offered_no_more():
     assert ServerPerMessageDeflateFactory().process_request_params(offer.get_request_params(), [])
     compression.failed()
     assert compression.offer() == []
+
+
+def accepting(monkeypatch):
+    """Raw upstreams accept the offer."""
+
+    async def upgrade(self):
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        agreed = b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+        self.writer.write(raw_peer.upgrade_answer(head)[:-2] + agreed)
+
+    monkeypatch.setattr(raw_peer.RawSocket, "upgrade", upgrade)
+
+
+async def sent_and_lost(lease, frame):
+    """Send a frame, and wait until the socket is lost."""
+    await lease.send(frame)
+    while True:
+        await lease.receive()
+
+
+FOLDS_BADLY = base64.b64encode(os.urandom(700_000))
+
+
+@pytest.mark.parametrize(
+    ("frame", "reads", "flushed"),
+    [(FOLDS_BADLY, 50_000, False), (FOLDS_BADLY, None, True), (b"a" * LARGEST, None, True)],
+    ids=["cut in the middle", "read whole", "folded to almost nothing"],
+)
+async def test_what_was_written_is_known_of_packed_frames_too(frame, reads, flushed, monkeypatch):
+    """A frame whose packed bytes did not all leave counts as never written, one whose packed bytes did as written."""
+    accepting(monkeypatch)
+
+    async def read(raw):
+        await (raw.frame() if reads is None else raw.reader.readexactly(reads))
+        raw.reset()
+
+    async with (
+        raw_peer.raw_peer(read, receive_buffer=16_384) as url,
+        pool_of(compression=Compression()) as pool,
+        asyncio.timeout(5),
+    ):
+        lease = await pool.acquire(target(url), [])
+        mine = pool._shelf.get(lease.socket_id)
+        assert mine.deflate is not None
+        mine.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
+        with pytest.raises(SocketLost) as lost:
+            await sent_and_lost(lease, frame)
+    assert lost.value.flushed is flushed
