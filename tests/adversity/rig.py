@@ -116,7 +116,9 @@ _LASTING = ("SocketPool._retire", "RequestHandler.start", "Simulator._session", 
 
 def _tasks():
     """How many tasks run, but for those that last as long as a connection or the gateway."""
-    return sum(not task.get_coro().__qualname__.startswith(_LASTING) for task in asyncio.all_tasks())
+    # A generator that the loop is closing has no such name, and counts.
+    names = (getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks())
+    return sum(not name.startswith(_LASTING) for name in names)
 
 
 def answered_in(simulator, seen):

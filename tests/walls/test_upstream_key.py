@@ -73,7 +73,7 @@ async def test_the_key_replaces_what_the_client_sent(place, key_file, monkeypatc
                 assert (await api.get("/models")).status == 200
         assert authorizations(upstream) == {f"Bearer {KEY}"}
         told = json.dumps([entry.headers for entry in upstream.journal])
-        assert "client" not in told and "c2st" not in told and "api-key" not in told
+        assert "the-client" not in told and "c2st" not in told and "api-key" not in told
 
 
 @pytest.mark.parametrize(
