@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator
 from gateway.conversation.digests import DIGEST_SIZE
 from gateway.conversation.items import ItemFacts, Kind, Level, equal
 
-_KIND = 0b111
-_PHASE, _IDENTIFIER, _CONTENT, _REST = 0b1000, 0b10000, 0b100000, 0b1000000
+KIND = 0b111
+"""The part of a head that is the item's kind."""
+_PHASE, _IDENTIFIER, _CONTENT, _REST = FLAGS = 0b1000, 0b10000, 0b100000, 0b1000000
+"""Which of its further digests an item has, in their order."""
 _KINDS: tuple[Kind, ...] = (Kind.ITEM, *Kind)
-_MORE = bytes((head >> 3).bit_count() for head in range(256))
+MORE = bytes((head >> 3).bit_count() for head in range(256))
 """How many further digests an item has, by its head."""
 _BLOCK = 64
 """Items between two places from which the place of further digests is counted."""
@@ -29,19 +31,12 @@ class PackedFacts:
     def __init__(self, facts: Iterable[ItemFacts] = ()) -> None:
         facts = tuple(facts)
         self._cores = b"".join([fact.core for fact in facts])
-        self._heads = bytes(map(_head, facts))
-        self._more = b"".join(
-            [
-                digest
-                for fact in facts
-                for digest in (fact.phase, fact.identifier, fact.content, fact.rest)
-                if digest is not None
-            ]
-        )
+        self._heads = bytes(map(head_of, facts))
+        self._more = b"".join([digest for fact in facts for digest in further(fact)])
         self._blocks: array[int] | None = None
         if len(facts) > _BLOCK and self._more:
             counts = [
-                sum(self._heads[at : at + _BLOCK].translate(_MORE)) for at in range(0, len(facts), _BLOCK)
+                sum(self._heads[at : at + _BLOCK].translate(MORE)) for at in range(0, len(facts), _BLOCK)
             ]
             self._blocks = array("L", [0])
             for count in counts[:-1]:
@@ -56,13 +51,13 @@ class PackedFacts:
     def __getitem__(self, at: int) -> ItemFacts:
         head = self._heads[at]
         rest: list[bytes | None] = [None, None, None, None]
-        if head > _KIND:
+        if head > KIND:
             offset = self._offset(at)
-            for column, flag in enumerate((_PHASE, _IDENTIFIER, _CONTENT, _REST)):
+            for column, flag in enumerate(FLAGS):
                 if head & flag:
                     rest[column] = self._more[offset : offset + DIGEST_SIZE]
                     offset += DIGEST_SIZE
-        return ItemFacts(_KINDS[head & _KIND], self.core(at), *rest)
+        return ItemFacts(_KINDS[head & KIND], self.core(at), *rest)
 
     def core(self, at: int) -> bytes:
         """The core of one item."""
@@ -70,7 +65,7 @@ class PackedFacts:
 
     def kind(self, at: int) -> Kind:
         """The kind of one item."""
-        return _KINDS[self._heads[at] & _KIND]
+        return _KINDS[self._heads[at] & KIND]
 
     def answers_to(self, at: int, client: ItemFacts, level: Level) -> bool:
         """Whether the client's item stands for the one held here; the same as ``equal``."""
@@ -78,7 +73,7 @@ class PackedFacts:
             return False
         head = self._heads[at]
         if level is not Level.EXACT and not head & (_PHASE | _CONTENT):
-            return head & _KIND == client.kind and client.phase is None and client.content is None
+            return head & KIND == client.kind and client.phase is None and client.content is None
         return equal(client, self[at], level)
 
     def first(self, count: int) -> PackedFacts:
@@ -87,13 +82,19 @@ class PackedFacts:
 
     def _offset(self, at: int) -> int:
         if self._blocks is None:
-            return DIGEST_SIZE * sum(self._heads[:at].translate(_MORE))
+            return DIGEST_SIZE * sum(self._heads[:at].translate(MORE))
         block = at // _BLOCK
-        within = self._heads[block * _BLOCK : at].translate(_MORE)
+        within = self._heads[block * _BLOCK : at].translate(MORE)
         return DIGEST_SIZE * (self._blocks[block] + sum(within))
 
 
-def _head(fact: ItemFacts) -> int:
+def further(fact: ItemFacts) -> list[bytes]:
+    """The digests that only some items have, in order."""
+    return [each for each in (fact.phase, fact.identifier, fact.content, fact.rest) if each is not None]
+
+
+def head_of(fact: ItemFacts) -> int:
+    """The kind of an item, and which further digests it has, in one byte."""
     return (
         fact.kind
         | (fact.phase is not None and _PHASE)

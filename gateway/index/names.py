@@ -34,9 +34,7 @@ class Deployment:
     def __init__(self, secret: bytes, *differences: str) -> None:
         root = blake2b(secret, digest_size=64).digest()
         state = blake2b(key=root, digest_size=64)
-        for difference in differences:
-            text = difference.encode("utf-8", "surrogatepass")
-            state.update(len(text).to_bytes(8, "big") + text)
+        _feed(state, differences)
         self._root = state.digest()
         self._names = self.key(b"names")
         self._tags = self.key(b"tags")
@@ -48,9 +46,7 @@ class Deployment:
     def go_by(self, rules: Iterable[str]) -> None:
         """Only gateways with the same ``rules`` about who is who find each other's things from now on."""
         state = blake2b(key=self.key(b"names"), digest_size=32)
-        for rule in sorted(rules):
-            text = rule.encode("utf-8", "surrogatepass")
-            state.update(len(text).to_bytes(8, "big") + text)
+        _feed(state, sorted(rules))
         self._names = state.digest()
 
     def tag(self, name: bytes, value: bytes) -> bytes:
@@ -78,12 +74,23 @@ class Deployment:
         return blake2b(identity + what, key=self._names, digest_size=NAME_SIZE, person=kind).digest()
 
 
+def _feed(state: blake2b, texts: Iterable[str]) -> None:
+    """Each with its length before it, so that borders count."""
+    for each in texts:
+        text = each.encode("utf-8", "surrogatepass")
+        state.update(len(text).to_bytes(8, "big") + text)
+
+
 def extended(chain: bytes, facts: Iterable[ItemFacts]) -> bytes:
     """The chained digest behind ``facts``; items that a client may leave out or put in do not count."""
     for fact in facts:
         if fact.kind not in SKIPPABLE:
-            chain = blake2b(chain + fact.core, digest_size=NAME_SIZE).digest()
+            chain = _behind(chain, fact)
     return chain
+
+
+def _behind(chain: bytes, fact: ItemFacts) -> bytes:
+    return blake2b(chain + fact.core, digest_size=NAME_SIZE).digest()
 
 
 def ends(facts: Sequence[ItemFacts]) -> list[bytes]:
@@ -92,7 +99,7 @@ def ends(facts: Sequence[ItemFacts]) -> list[bytes]:
     chain = START
     for fact in facts[:-1]:
         if fact.kind not in SKIPPABLE:
-            chain = extended(chain, (fact,))
+            chain = _behind(chain, fact)
             found.append(chain)
     return found[: -MOST_POSITIONS - 1 : -1]
 

@@ -8,7 +8,7 @@ not with turns x history. Digests and ids, nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hmac import compare_digest
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from gateway.conversation.digests import DIGEST_SIZE
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts, Kind
+from gateway.conversation.packed import FLAGS, KIND, MORE, further, head_of
 from gateway.index.names import NAME_SIZE, Deployment
 
 VERSION = b"\x01"
@@ -23,8 +24,6 @@ LARGEST = 4 * 1024 * 1024
 """Bytes of the largest value that is written or read."""
 _LABEL = 8
 """Bytes that stand for the name of a request's field."""
-_PHASE, _IDENTIFIER, _CONTENT, _REST = 0b1000, 0b10000, 0b100000, 0b1000000
-_KIND = 0b111
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +127,8 @@ def field_facts(deployment: Deployment, record: Record, names: Iterable[str]) ->
 def _packed(record: Record) -> _Packed:
     return _Packed(
         response_id=record.response_id,
-        heads=bytes(map(_head, record.facts)),
-        digests=b"".join(
-            digest
-            for fact in record.facts
-            for digest in (fact.core, fact.phase, fact.identifier, fact.content, fact.rest)
-            if digest is not None
-        ),
+        heads=bytes(map(head_of, record.facts)),
+        digests=b"".join(digest for fact in record.facts for digest in (fact.core, *further(fact))),
         asked=record.asked,
         before=b"".join(record.before),
         needs=record.needs,
@@ -167,14 +161,14 @@ def _unpacked(packed: _Packed) -> Record:
 
 def _facts(heads: bytes, digests: bytes) -> tuple[ItemFacts, ...]:
     cut = _cut(digests, DIGEST_SIZE)
-    if len(cut) != len(heads) + sum((head >> 3).bit_count() for head in heads):
+    if len(cut) != len(heads) + sum(heads.translate(MORE)):
         raise ValueError("digests")
     left = iter(cut)
     found: list[ItemFacts] = []
     for head in heads:
         core = next(left)
-        rest = [next(left) if head & flag else None for flag in (_PHASE, _IDENTIFIER, _CONTENT, _REST)]
-        found.append(ItemFacts(Kind(head & _KIND), core, *rest))
+        rest = [next(left) if head & flag else None for flag in FLAGS]
+        found.append(ItemFacts(Kind(head & KIND), core, *rest))
     return tuple(found)
 
 
@@ -182,16 +176,6 @@ def _cut(joined: bytes, size: int) -> tuple[bytes, ...]:
     if len(joined) % size:
         raise ValueError("length")
     return tuple(joined[at : at + size] for at in range(0, len(joined), size))
-
-
-def _head(fact: ItemFacts) -> int:
-    return (
-        fact.kind
-        | (fact.phase is not None and _PHASE)
-        | (fact.identifier is not None and _IDENTIFIER)
-        | (fact.content is not None and _CONTENT)
-        | (fact.rest is not None and _REST)
-    )
 
 
 def joined(record: Record, before: Sequence[Pointer | Gone | Record | None]) -> Record | None:
@@ -211,14 +195,4 @@ def joined(record: Record, before: Sequence[Pointer | Gone | Record | None]) -> 
         ):
             return None
         facts[:0] = each.facts
-    return Record(
-        response_id=record.response_id,
-        facts=tuple(facts),
-        asked=len(facts) - len(record.facts) + record.asked,
-        before=record.before,
-        needs=record.needs,
-        labels=record.labels,
-        binding=record.binding,
-        every=record.every,
-        truncates=record.truncates,
-    )
+    return replace(record, facts=tuple(facts), asked=len(facts) - len(record.facts) + record.asked)
