@@ -106,17 +106,23 @@ async def test_a_killed_worker_cuts_only_what_it_ran():
                     broken = True
             return b"event: response.completed" in text, broken or answer.status == 502
 
-        running = asyncio.gather(*map(watch, range(16)))
-        await in_flight(process.url, 16)
-        os.kill(workers_of(process.child.pid)[0], signal.SIGKILL)
-        ends = await running
-        assert all(whole != broken for whole, broken in ends)
-        assert {whole for whole, _ in ends} == {True, False}
-
         async def both():
             return len(workers_of(process.child.pid)) == 2
 
-        await until(both)
+        seen = set()
+        for _ in range(8):
+            running = asyncio.gather(*map(watch, range(16)))
+            await in_flight(process.url, 16)
+            os.kill(workers_of(process.child.pid)[0], signal.SIGKILL)
+            ends = await running
+            assert all(whole != broken for whole, broken in ends)
+            seen |= {whole for whole, _ in ends}
+            await until(both)
+            if seen == {True, False}:
+                break
+            # The system gave it all connections, or it had all conversations: once more.
+        assert seen == {True, False}
+
         talks = [Talk(process.url, f"words 2 {n}") for n in range(8)]
         await talk_all(talks, 2)
         assert {answer.mode for talk in talks for answer in talk.answers[1:]} == {"delta"}
