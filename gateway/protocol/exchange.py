@@ -173,10 +173,8 @@ class Exchange:
 
     def _first(self, head: Head, event: bytes) -> Outcome:
         kind = head.type
-        if kind == "response.failed" and self._before is not None:
-            response, inner = _response_of(event)
-            if text_at(response, inner, "id") == self._before:
-                return self._drop()
+        if kind == "response.failed" and self._before is not None and _response_in(event) == self._before:
+            return self._drop()
         if kind in ERRORS or kind == "response.failed":
             refusal = refusal_of(event)
             self._refused_with_status = refusal.stated and kind != "response.failed"
@@ -301,11 +299,11 @@ class Exchange:
         return number + 1 if isinstance(number, int) else self.relayed
 
 
-def _response_of(event: bytes) -> tuple[bytes, dict[str, Place]]:
-    """The response that a lifecycle event carries, and the places of its members."""
+def _response_in(event: bytes) -> str | None:
+    """The id of the response that a lifecycle event carries."""
     place = places(event).get("response")
     response = b"{}" if place is None else slice_at(event, place)
-    return response, places(response)
+    return text_at(response, places(response), "id")
 
 
 __all__ = ["Ending", "Exchange", "Ignored", "Outcome", "Refused", "Relay", "Violation"]

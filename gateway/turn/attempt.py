@@ -87,8 +87,7 @@ class Attempt:
 
     async def begin(self, frame: bytes) -> Refusal | None:
         """Send the frame and wait, without limit, for the first event: gives a refusal, if it is one. Raises Lost."""
-        if self._lease is None:
-            return None
+        assert self._lease is not None  # noqa: S101 (an attempt begins once; an empty answer must never come of anything else)
         self._account.sending(len(frame))
         self.exchange.sent()
         try:

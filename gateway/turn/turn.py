@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Self
 
 from gateway.conversation.reasons import Reason
 from gateway.conversation.request import NotUpgradable, Request
-from gateway.errors import GatewayError
 from gateway.pool import Closed
 from gateway.protocol.observer import StreamObserver
 from gateway.protocol.refusals import Cause, Refusal
@@ -271,6 +270,3 @@ class Turn:
 
 _JSON = "application/json"
 _SSE = "text/event-stream; charset=utf-8"
-
-
-__all__ = ["GatewayError", "Turn"]
