@@ -209,7 +209,7 @@ def _dial(settings: Settings, route: Route) -> DialOptions:
         proxy=route.proxy,
         dial_timeout=settings.dial_timeout,
         max_event=settings.max_event,
-        compression=Compression() if settings.compression == "auto" else None,
+        compression=Compression(offered=settings.compression == "auto"),
         patience=Patience(
             ping_interval=settings.ping_interval,
             ping_timeout=settings.ping_timeout,

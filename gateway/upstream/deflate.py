@@ -38,19 +38,19 @@ class Deflate(PerMessageDeflate):
 class Compression:
     """Whether compression is offered. One for all sockets to an upstream: ``failed`` tells of one that did not work with it."""
 
-    def __init__(self) -> None:
-        self.offered = True
+    def __init__(self, *, offered: bool = True) -> None:
+        self._offered = offered
 
     def offer(self) -> list[ClientPerMessageDeflateFactory]:
         """What the next handshake offers.
 
         Nothing is asked of the upstream's own direction: an upstream that says nothing of it would have to be turned down.
         """
-        return [_Offer()] if self.offered else []
+        return [_Offer()] if self._offered else []
 
     def failed(self) -> None:
         """Offer it no more."""
-        self.offered = False
+        self._offered = False
 
 
 class _Offer(ClientPerMessageDeflateFactory):

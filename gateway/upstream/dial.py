@@ -83,7 +83,7 @@ class DialOptions:
     """How sockets are opened and kept. ``dial_timeout`` (seconds) covers connecting, TLS and the upgrade together.
 
     ``ssl`` is used for wss URLs and for a proxy that speaks TLS (None: the system's trust); ``max_event`` bounds one message,
-    unpacked. Without ``compression`` none is offered.
+    unpacked. By default no ``compression`` is offered.
     """
 
     ssl: ssl.SSLContext | None = None
@@ -91,7 +91,7 @@ class DialOptions:
     dial_timeout: float = 10.0
     max_event: int = 128 * 1024 * 1024
     patience: Patience = field(default_factory=Patience)
-    compression: Compression | None = None
+    compression: Compression = field(default_factory=lambda: Compression(offered=False))
 
 
 class _Connect(connect):
@@ -108,8 +108,7 @@ async def dial(url: str, headers: Iterable[tuple[str, str]], options: DialOption
     try:
         return await _dial(url, headers, options)
     except _BadAgreement:
-        if options.compression is not None:
-            options.compression.failed()
+        options.compression.failed()
     return await _dial(url, headers, options)
 
 
@@ -124,7 +123,7 @@ async def _dial(url: str, headers: Iterable[tuple[str, str]], options: DialOptio
         opened.append(UpstreamSocket(protocol, patience=options.patience, **kwargs))
         return opened[-1]
 
-    offer = [] if options.compression is None else options.compression.offer()
+    offer = options.compression.offer()
     deadline = asyncio.get_running_loop().time() + options.dial_timeout
     connected: socket.socket | None = None
     try:

@@ -244,9 +244,8 @@ class SocketPool:
             return
         socket_id, url = place
         now = self._clock()
-        compression = self._options.compression
-        if compression is not None and socket.deflate is not None and ending.is_garbled:
-            compression.failed()
+        if socket.deflate is not None and ending.is_garbled:
+            self._options.compression.failed()
         if ending.by_upstream:
             if socket.lent and not socket.answered:
                 self._upgrades.closed_early(url, ending.code, now, began=self._pool.opened_at(socket_id))
