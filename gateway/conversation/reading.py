@@ -105,10 +105,7 @@ class Reader:
         body.decode()
         members = split_object(body)
         source = next((member.value for member in members if member.name == "input"), b"")
-        if source[:1] == b'"':
-            message = b'{"type":"message","role":"user","content":' + source + b"}"
-            return self._request(members, [message], most)
-        return self._request(members, split_array(bytes(source)) if source[:1] == b"[" else (), most)
+        return self._request(members, items_of(bytes(source)), most)
 
     def _request(
         self,
@@ -145,6 +142,13 @@ def _check_around(text: bytes, start: int, length: int) -> None:
     """See that all but the input is UTF-8, which is seen to for each of its items; raises UnicodeDecodeError."""
     text[:start].decode()
     text[start + length :].decode()
+
+
+def items_of(source: bytes) -> tuple[bytes, ...]:
+    """The items of an ``input`` in any spelling; a string is one message of the user, as the API takes it. Raises NotSliceable."""
+    if source[:1] == b'"':
+        return (b'{"type":"message","role":"user","content":' + source + b"}",)
+    return split_array(source) if source[:1] == b"[" else ()
 
 
 def _input_start(body: bytes) -> tuple[int | None, bytes]:

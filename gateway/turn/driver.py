@@ -141,10 +141,14 @@ class TurnDriver:
         """A turn has ended."""
         self._counter.end(record)
 
+    def switched_off(self, wish: str | None) -> bool:
+        """Whether a turn goes over plain HTTP because somebody said so: the settings, or its header ``x-upwire-mode``."""
+        return not self.upgrades or (wish or "").strip().lower() == "http"
+
     def forward_reason(self, call: Call, request: Request | NotUpgradable) -> Reason | None:
         """Why this turn must go over plain HTTP, if it must."""
         settings = self._settings
-        if not self.upgrades or (call.header("x-upwire-mode") or "").strip().lower() == "http":
+        if self.switched_off(call.header("x-upwire-mode")):
             return Reason.DISABLED
         key = call.header("idempotency-key")
         if isinstance(request, NotUpgradable) or (key is not None and not _AUTOMATIC_KEY.match(key)):

@@ -14,9 +14,9 @@ import orjson
 from gateway.conversation.arriving import NAME, OPENINGS
 from gateway.conversation.digests import Digester
 from gateway.conversation.items import Kind, Unreadable
-from gateway.conversation.reading import Reader
+from gateway.conversation.reading import Reader, items_of
 from gateway.conversation.request import text_of
-from gateway.protocol.raw import NotSliceable, split_array, split_object
+from gateway.protocol.raw import NotSliceable, split_object
 
 _MOST = 16_384
 """Items at the beginnings of conversations that are remembered, twice at most."""
@@ -109,14 +109,8 @@ class Beginnings:
 
     def _read(self, source: bytes | memoryview) -> bytes:
         """The digest, from items read in full, which are known from now on."""
-        if source[:1] == b'"':
-            # As the API takes it: one message of the user.
-            message = b'{"type":"message","role":"user","content":' + bytes(source) + b"}"
-            items: tuple[bytes, ...] = (message,)
-        else:
-            items = split_array(bytes(source)) if source[:1] == b"[" else ()
         cores: list[bytes] = []
-        for item in items:
+        for item in items_of(bytes(source)):
             opening = self._learn(item)
             if opening.core is not None:
                 cores.append(opening.core)

@@ -43,12 +43,8 @@ class Relaying:
 
     async def owner(self, request: web.Request, identity: bytes, body: Body) -> int | None:
         """The worker that has the conversation of this request, if it is another one and the turn may be a delta there."""
-        headers = request.headers
-        if (
-            not self._driver.upgrades
-            or headers.get("x-upwire-mode", "").strip().lower() == "http"
-            or len(request.raw_headers) > _MOST_HEADERS
-        ):
+        off = self._driver.switched_off(request.headers.get("x-upwire-mode"))
+        if off or len(request.raw_headers) > _MOST_HEADERS:
             return None
         begins = self._beginnings.of(body.whole())
         if begins is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import operator
 from collections.abc import Mapping
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -221,10 +222,6 @@ def _processes(seen: list[Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
     for each in seen:
         for name, (text, value) in each.items():
             before = found.get(name)
-            add = min if name.endswith("start_time_seconds") else _add
+            add = min if name.endswith("start_time_seconds") else operator.add
             found[name] = (text, value if before is None else add(before[1], value))
     return found
-
-
-def _add(one: float, other: float) -> float:
-    return one + other
