@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 
 from gateway import log
 from gateway.server.assemble import assemble
-from gateway.server.handover import Handover, inherited, listen
+from gateway.server.handover import inherited, listen
 from gateway.server.lifecycle import HURRY, Gateway, Requests, Stop, run
 from gateway.server.listen import CannotListen, bind, url_of
-from gateway.server.reload import Hangup
+from gateway.server.signals import attend
 from gateway.server.supervisor import Supervisor
 from gateway.settings import Settings
 from gateway.tasks import Tasks
@@ -55,21 +55,11 @@ async def serve(
         if ready is not None:
             ready(url)
 
-    def moved(process: int) -> None:
-        supervisor.moved(process)
-        stop.move()
-
     tasks = Tasks(log.failed)
     tasks.spawn(supervisor.keep_telling(), name="signs of life")
     try:
         gateway = assemble(settings, token=token)
-        if again is not None and hasattr(signal, "SIGHUP"):
-            hangup = Hangup(settings, again=again, reconfigure=gateway.reconfigure, end=stop.ask)
-            loop.add_signal_handler(signal.SIGHUP, hangup.take)
-        if hasattr(signal, "SIGUSR2"):
-            handover = Handover(settings, listeners, tasks, moved)
-            loop.add_signal_handler(signal.SIGUSR2, handover.take)
-            stop.on_ask = handover.forget
+        attend(settings, listeners, stop, supervisor, tasks, again=again, reconfigure=gateway.reconfigure)
         await run(
             gateway,
             listeners,

@@ -19,10 +19,10 @@ from dataclasses import asdict
 
 from gateway import log
 from gateway.server.fellows import WorkerUnusable
-from gateway.server.handover import Handover, inherited, listen
+from gateway.server.handover import inherited, listen
 from gateway.server.lifecycle import BREAK_OFF, CLOSE, HURRY, Stop
 from gateway.server.listen import CannotListen, url_of
-from gateway.server.reload import Hangup
+from gateway.server.signals import attend
 from gateway.server.supervisor import Supervisor
 from gateway.settings import Settings
 from gateway.tasks import Tasks
@@ -73,18 +73,9 @@ async def serve_workers(
         if not stop.ask(number):
             supervisor.stopping()
 
-    def moved(process: int) -> None:
-        supervisor.moved(process)
-        stop.move()
-
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    if again is not None:
-        hangup = Hangup(settings, again=again, reconfigure=crew.reconfigure, end=stop.ask)
-        loop.add_signal_handler(signal.SIGHUP, hangup.take)
-    handover = Handover(settings, listeners, tasks, moved)
-    loop.add_signal_handler(signal.SIGUSR2, handover.take)
-    stop.on_ask = handover.forget
+    attend(settings, listeners, stop, supervisor, tasks, again=again, reconfigure=crew.reconfigure)
     try:
         if await crew.start(tasks):
             supervisor.ready(url)
