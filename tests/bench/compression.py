@@ -170,16 +170,7 @@ def main():
     largest_back = max(sessions["Codex"][1], key=len)
     small_of = {bits: list(packed(largest_back, (bits, 8, 6))) for bits in (9, 12, 15)}
     say("\nmemory of one socket's state\n")
-    for way in [
-        (9, 5, 6),
-        (12, 5, 6),
-        (13, 5, 6),
-        (14, 5, 6),
-        (15, 5, 6),
-        (15, 6, 6),
-        (15, 8, 6),
-        (15, 8, 1),
-    ]:
+    for way in WAYS:
         say(f"packing, window {way[0]:2}, memLevel {way[1]}, level {way[2]}: ")
         say(f"{alone(memory_of_packing, largest_out, way) / 1024:7.0f} KiB\n")
     for bits in (9, 12, 15):

@@ -18,7 +18,6 @@ from tests.laws.sessions import Client, sessions
 
 
 async def play(session, level):
-    starts, moves = session
     async with (
         running_simulator(Options(seed="law")) as direct,
         running_simulator(Options(seed="law", compression=level == "exact")) as held,
@@ -28,22 +27,30 @@ async def play(session, level):
             Api(direct.url) as one,
             Api(gateway.url) as other,
         ):
-            clients = []
-            for api in (one, other):
+            outcomes = [await outcomes_of(session, api.create) for api in (one, other)]
+        return outcomes, held.journal.creates("ws")
 
-                async def post(body, api=api):
-                    found = await api.create(body)
-                    return found.status, found.headers, found.answer, found.kinds
 
-                client = Client(post, starts)
-                await client.play(moves)
-                clients.append(client.outcomes)
-        return clients, held.journal.creates("ws")
+async def outcomes_of(session, create):
+    """What becomes of each turn of a session when ``create`` answers its requests."""
+    starts, moves = session
+
+    async def post(body):
+        found = await create(body)
+        return found.status, found.headers, found.answer, found.kinds
+
+    client = Client(post, starts)
+    await client.play(moves)
+    return client.outcomes
 
 
 def check(session, level):
-    (direct, through), frames = asyncio.run(play(session, level))
+    check_played(*asyncio.run(play(session, level)), level)
 
+
+def check_played(outcomes, frames, level):
+    """The outcomes of the direct run are those of the run through the gateway, which wrote ``frames``."""
+    direct, through = outcomes
     assert len(direct) == len(through)
     for one, other in zip(direct, through, strict=True):
         assert one.seen(mask_strict=level != "exact") == other.seen(mask_strict=level != "exact")

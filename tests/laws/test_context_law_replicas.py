@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.simulator import Options
 from tests.gateways import Api, running_simulator
-from tests.laws.sessions import Client, sessions
-from tests.laws.test_context_law import check_deltas
+from tests.laws.sessions import sessions
+from tests.laws.test_context_law import check_played, outcomes_of
 from tests.replicas.pair import running_pair
 from tests.replicas.redis_servers import running_redis
 
@@ -32,7 +32,6 @@ def _the_index_is_of_use():
 
 async def play(session, level, seed):
     """Outcomes of the direct run and of the run through both replicas, and the frames of the latter."""
-    starts, moves = session
     route = random.Random(seed)
     async with (
         running_redis() as redis,
@@ -43,22 +42,12 @@ async def play(session, level, seed):
         Api(direct.url) as one,
     ):
 
-        async def plainly(body):
-            found = await one.create(body)
-            return found.status, found.headers, found.answer, found.kinds
+        def anywhere(body):
+            return pair.create(body, at=route.randrange(2), told=False)
 
-        async def through(body):
-            at = route.randrange(2)
-            found = await pair.create(body, at=at, told=False)
-            return found.status, found.headers, found.answer, found.kinds
-
-        clients = []
-        for post in (plainly, through):
-            client = Client(post, starts)
-            await client.play(moves)
-            clients.append(client.outcomes)
+        outcomes = [await outcomes_of(session, create) for create in (one.create, anywhere)]
         _HITS["hits"] += sum([(await pair.index(at))["hits"] for at in range(2)])
-        return clients, held.journal.creates("ws")
+        return outcomes, held.journal.creates("ws")
 
 
 @pytest.mark.parametrize("level", ["exact", "equivalent"])
@@ -70,10 +59,4 @@ async def play(session, level, seed):
 @given(session=sessions(), seed=st.integers(0, 1000))
 def test_a_session_through_two_replicas_is_the_session_played_directly(level, session, seed):
     """Whichever replica gets a turn: status, items, digests and events are those of plain HTTP, and a delta is exactly the new items."""
-    (direct, through), frames = asyncio.run(play(session, level, seed))
-    assert len(direct) == len(through)
-    for one, other in zip(direct, through, strict=True):
-        assert one.seen(mask_strict=level != "exact") == other.seen(mask_strict=level != "exact")
-        assert one.events == other.events
-    assert not [frame for frame in frames if frame.overlapped]
-    check_deltas(through, frames)
+    check_played(*asyncio.run(play(session, level, seed)), level)

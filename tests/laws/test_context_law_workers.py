@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 
 from gateway.simulator import Options
 from tests.gateways import Api, running_simulator
-from tests.laws.sessions import Client, sessions
-from tests.laws.test_context_law import check_deltas
+from tests.laws.sessions import sessions
+from tests.laws.test_context_law import check_played, outcomes_of
 from tests.workers.running import running_workers
 
 EXAMPLES = max(8, int(os.environ.get("UPWIRE_LAW_EXAMPLES", "100")) // 5)
@@ -41,21 +41,11 @@ class _World:
 
     async def play(self, session):
         """Outcomes of the direct run and of the run through the workers, and the frames of the latter."""
-        starts, moves = session
         key = f"sk-{next(self._numbers)}"
         before = len(self._held.journal.creates("ws"))
-        clients = []
         async with Api(self._direct.url, key) as one, _Anywhere(self._gateway.url, key) as other:
-            for api in (one, other):
-
-                async def post(body, api=api):
-                    found = await api.create(body)
-                    return found.status, found.headers, found.answer, found.kinds
-
-                client = Client(post, starts)
-                await client.play(moves)
-                clients.append(client.outcomes)
-        return clients, self._held.journal.creates("ws")[before:]
+            outcomes = [await outcomes_of(session, api.create) for api in (one, other)]
+        return outcomes, self._held.journal.creates("ws")[before:]
 
 
 @pytest.fixture(scope="module", params=["exact", "equivalent"])
@@ -91,10 +81,4 @@ def world(request):
 def test_a_session_through_two_workers_is_the_session_played_directly(world, session):
     """Whichever worker gets a turn: status, items, digests and events are those of plain HTTP, and a delta is exactly the new items."""
     level, play = world
-    (direct, through), frames = play(session)
-    assert len(direct) == len(through)
-    for one, other in zip(direct, through, strict=True):
-        assert one.seen(mask_strict=level != "exact") == other.seen(mask_strict=level != "exact")
-        assert one.events == other.events
-    assert not [frame for frame in frames if frame.overlapped]
-    check_deltas(through, frames)
+    check_played(*play(session), level)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from gateway.tasks import Tasks
 from tests.networks.debian import open_folder, program, started
 from tests.ports import free_port
 
@@ -82,39 +81,3 @@ def shared_settings(url, secret=SECRET):
         file = Path(folder) / "secret"
         file.write_text(secret)
         yield {"index": url, "index_key_file": str(file)}
-
-
-class Relay:
-    """Between a gateway and a server: what is asked waits ``delay`` seconds before it goes on."""
-
-    def __init__(self, port):
-        self.delay = 0.0
-        self._port = port
-        self._failures = []
-        self._tasks = Tasks(lambda *failure: self._failures.append(failure))
-
-    async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
-        return self
-
-    async def __aexit__(self, *_):
-        self._server.close()
-        await self._tasks.close()
-
-    async def _serve(self, reader, writer):
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        self._tasks.spawn(self._pass(reader, back, slow=True), name="there")
-        self._tasks.spawn(self._pass(there, writer, slow=False), name="back")
-
-    async def _pass(self, source, sink, *, slow):
-        try:
-            while data := await source.read(65536):
-                if slow and self.delay:
-                    await asyncio.sleep(self.delay)
-                sink.write(data)
-                await sink.drain()
-        except ConnectionError:
-            pass
-        finally:
-            sink.close()

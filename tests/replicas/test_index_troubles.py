@@ -11,8 +11,9 @@ import pytest
 
 from gateway.index import telling
 from tests.ports import free_port
+from tests.relay import Relay
 from tests.replicas.pair import running_pair
-from tests.replicas.redis_servers import Relay, running_redis
+from tests.replicas.redis_servers import running_redis
 from tests.replicas.talk import Talk, is_right, upstream
 from tests.tls import Authority
 
@@ -63,7 +64,7 @@ async def test_a_redis_that_ends_and_comes_back():
 async def test_a_slow_redis(how):
     """A turn waits for it as long as index_timeout allows, once; then nobody does, until it is quick again."""
     async with upstream() as held, running_redis() as redis, Relay(redis.port) as relay:
-        async with running_pair(held.url, relay.url, index_timeout=0.1) as pair:
+        async with running_pair(held.url, f"redis://127.0.0.1:{relay.port}/0", index_timeout=0.1) as pair:
             talk = Talk(pair.create)
             assert (await talk.go_on(4))[-1] == "delta"
             if how == "delayed":

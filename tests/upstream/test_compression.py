@@ -19,36 +19,13 @@ from gateway.simulator import Options
 from gateway.upstream.deflate import LARGEST, Compression, Deflate
 from gateway.upstream.inbox import SocketLost
 from tests.gateways import Api, running_gateway, running_simulator
+from tests.relay import Relay
 
 INSTRUCTIONS = "Be helpful, and name each file that you change before you change it. " * 300
 
 
 def user(text):
     return {"role": "user", "content": text}
-
-
-@contextlib.asynccontextmanager
-async def counting(port):
-    """A relay before ``port``: its own port, and the bytes that went each way."""
-    counts = {"up": 0, "down": 0}
-
-    async def pump(reader, writer, way):
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65_536):
-                counts[way] += len(data)
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def handle(reader, writer):
-        to, back = await asyncio.open_connection("127.0.0.1", port)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(pump(reader, back, "up"))
-            tasks.create_task(pump(to, writer, "down"))
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1], counts
 
 
 async def conversation(api, turns=4):
@@ -66,12 +43,12 @@ async def played(*, offered, accepted):
     """A conversation directly and through the gateway: modes, both answers, statistics, bytes on the wire."""
     async with running_simulator(Options(compression=accepted)) as simulator, Api(simulator.url) as direct:
         port = int(simulator.url.rpartition(":")[2].partition("/")[0])
-        async with counting(port) as (between, counts):
-            upstream = simulator.url.replace(str(port), str(between))
+        async with Relay(port) as relay:
+            upstream = simulator.url.replace(str(port), str(relay.port))
             async with running_gateway(upstream, compression=offered) as running, Api(running.url) as api:
                 modes, through = await conversation(api)
                 stats = (await api.session.get(running.root + "/stats")).json()
-                return modes, through, (await conversation(direct))[1], await stats, counts
+                return modes, through, (await conversation(direct))[1], await stats, relay
 
 
 async def test_frames_are_packed_where_the_upstream_accepts_it():
@@ -86,16 +63,16 @@ async def test_frames_are_packed_where_the_upstream_accepts_it():
         ]
         assert stats["connections"]["opened"] == 1
     assert packed[3]["bytes"]["upstream_out"] == plain[3]["bytes"]["upstream_out"]
-    assert packed[4]["up"] < plain[4]["up"] / 5
-    assert packed[4]["down"] < plain[4]["down"] / 2
+    assert packed[4].up < plain[4].up / 5
+    assert packed[4].down < plain[4].down / 2
 
 
 async def test_an_upstream_that_declines_gets_plain_frames():
     """Nothing changes but the offer."""
-    modes, through, direct, _, counts = await played(offered="auto", accepted=False)
+    modes, through, direct, _, relay = await played(offered="auto", accepted=False)
     assert modes == ["full", "delta", "delta", "delta"]
     assert [output[-1]["content"] for output in through] == [output[-1]["content"] for output in direct]
-    assert counts["up"] > 4 * len(INSTRUCTIONS)
+    assert relay.up > 4 * len(INSTRUCTIONS)
 
 
 @pytest.mark.parametrize(
