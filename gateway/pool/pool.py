@@ -6,60 +6,17 @@ no I/O: it says what to use, to dial and to close, and is told what came of it.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import count
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.pool.age import AgeLimits
 from gateway.pool.choice import Barred, Closed, Closing, Dial, Fate, Full, PoolLimits, Use, Want
 from gateway.pool.party import Party, may_take
+from gateway.pool.sockets import PooledSocket, Sockets, State
 from gateway.pool.yielding import yielding
 
-_REMEMBERED_TIPS = 64
-_GOING_ON = 60.0
-"""Seconds after its last turn for which a conversation that was continued is expected to go on."""
 _FORGETFUL_IDENTITIES = 10_000
-
-
-class _State(StrEnum):
-    DIALLING = "dialling"
-    IDLE = "idle"
-    BUSY = "busy"
-
-
-@dataclass(slots=True)
-class _Socket:
-    id: int
-    identity: bytes
-    upstream: str
-    model: str | None
-    party: Party
-    last_used: float
-    opened_at: float = 0.0
-    state: _State = _State.DIALLING
-    since: float = 0.0
-    turns: int = 0
-    tip: str | None = None
-    stored: bool = False
-    continued: bool = False
-    past: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_TIPS))
-
-    @property
-    def takes_turn(self) -> bool:
-        """Whether a turn can start now; one at a time, until a socket carries several lanes."""
-        return self.state is _State.IDLE
-
-    def missed(self, now: float) -> bool:
-        """Whether a conversation is going on here that the upstream would have to reload elsewhere."""
-        return self.continued and self.tip is not None and now - self.last_used < _GOING_ON
-
-    @property
-    def precious(self) -> bool:
-        """Whether it alone holds a conversation: a newest response that the upstream cannot reload."""
-        return self.tip is not None and not self.stored
 
 
 class Pool:
@@ -71,15 +28,12 @@ class Pool:
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
         self._ages = AgeLimits(limits.socket_age, floor=limits.learn_floor)
-        self._ids = count(1)
-        self._sockets: dict[int, _Socket] = {}
-        self._of: dict[bytes, dict[int, _Socket]] = {}
+        self._sockets = Sockets()
         self._forgetful: dict[bytes, float] = {}
         self._closings: list[Closing] = []
         self._closed: Counter[Closed] = Counter()
         self._opened = 0
         self._reused = 0
-        self._busy = 0
         self._draining = False
 
     def reserve(
@@ -105,10 +59,10 @@ class Pool:
         own by default; a ninth of what one may have at most is kept free for others. ``fresh`` takes no parent; ``avoid`` are sockets
         not to use; ``may_dial`` false means Barred instead of Dial.
         """
-        mine = self._of.get(identity, {})
+        mine = self._sockets.of(identity)
         if party is None:
             party = next((s.party for s in mine.values()), None) or Party()
-        if not may_take(party.busy, self._busy, self._limits.sockets):
+        if not may_take(party.busy, self._sockets.busy, self._limits.sockets):
             return Full()
         for socket in tuple(mine.values()):
             if socket.takes_turn and self._aged(socket, now):
@@ -136,7 +90,7 @@ class Pool:
         if within and len(self._sockets) < self._limits.sockets:
             return Barred()
         if within:
-            room = yielding(self._sockets.values(), party, self._limits.sockets, now)
+            room = yielding(tuple(self._sockets), party, self._limits.sockets, now)
         else:
             room = self._oldest(party, mine)
         if room is not None and room.identity == identity and idle:
@@ -151,19 +105,19 @@ class Pool:
     def opened(self, socket_id: int, now: float) -> None:
         """A reserved dial succeeded; its socket is busy with the turn that asked for it."""
         socket = self._sockets[socket_id]
-        socket.state = _State.BUSY
+        self._sockets.turn_to(socket, State.BUSY)
         socket.opened_at = socket.last_used = socket.since = now
         socket.turns = 1
         self._opened += 1
 
     def dial_failed(self, socket_id: int) -> None:
         """A reserved dial failed or was given up; its place is free."""
-        self._remove(socket_id)
+        self._sockets.remove(socket_id)
 
     def give_back(self, socket_id: int) -> None:
         """A reserved idle socket was not used after all; it is as before."""
         socket = self._sockets.get(socket_id)
-        if socket is not None and socket.state is _State.BUSY:
+        if socket is not None and socket.state is State.BUSY:
             self._reused -= 1
             socket.turns -= 1
             self._idle(socket)
@@ -189,12 +143,12 @@ class Pool:
 
     def close(self, socket_id: int, reason: Closed) -> None:
         """The shell closes the socket, or found it dead, for a reason that tells nothing of its age; idempotent."""
-        if self._remove(socket_id) is not None:
+        if self._sockets.remove(socket_id) is not None:
             self._closed[reason] += 1
 
     def lost(self, socket_id: int, now: float) -> None:
         """The upstream closed the socket; its age may tell the upstream's limit. Idempotent."""
-        socket = self._remove(socket_id)
+        socket = self._sockets.remove(socket_id)
         if socket is not None:
             self._closed[Closed.LOST] += 1
             idle = now - socket.last_used if socket.takes_turn else 0.0
@@ -202,14 +156,14 @@ class Pool:
 
     def aged(self, socket_id: int, now: float) -> None:
         """The upstream refused a turn because this socket is too old; the shell closes it."""
-        socket = self._remove(socket_id)
+        socket = self._sockets.remove(socket_id)
         if socket is not None:
             self._closed[Closed.AGE] += 1
             self._ages.refused(socket.upstream, now - socket.opened_at, now)
 
     def retire(self, now: float) -> None:
         """Close idle sockets that are too old or unused for too long."""
-        for socket in tuple(self._sockets.values()):
+        for socket in self._sockets:
             if not socket.takes_turn:
                 continue
             if self._aged(socket, now):
@@ -224,7 +178,7 @@ class Pool:
     def drain(self) -> None:
         """Close idle sockets now and busy ones as they are released."""
         self._draining = True
-        for socket in tuple(self._sockets.values()):
+        for socket in self._sockets:
             if socket.takes_turn:
                 self._close(socket, Closed.DRAINED)
 
@@ -235,7 +189,7 @@ class Pool:
 
     def holds(self, identity: bytes, response_id: str) -> bool:
         """Whether a live socket of ``identity`` has ``response_id`` as its newest response."""
-        return any(s.tip == response_id for s in self._of.get(identity, {}).values())
+        return any(s.tip == response_id for s in self._sockets.of(identity).values())
 
     def opened_at(self, socket_id: int) -> float | None:
         """When the socket was opened, None if it is not here any more."""
@@ -244,11 +198,11 @@ class Pool:
 
     def numbers(self, identity: bytes) -> frozenset[int]:
         """The sockets that ``identity`` has now, for a turn that must use none of them."""
-        return frozenset(self._of.get(identity, ()))
+        return frozenset(self._sockets.of(identity))
 
     def forget(self, identity: bytes, response_id: str) -> None:
         """No longer offer ``response_id``: it was deleted, or the upstream does not know it."""
-        for socket in self._of.get(identity, {}).values():
+        for socket in self._sockets.of(identity).values():
             if socket.tip == response_id:
                 socket.tip = None
 
@@ -261,35 +215,16 @@ class Pool:
 
     def snapshot(self) -> dict[str, Any]:
         """The ``connections`` part of the statistics."""
-        idle = sum(s.state is _State.IDLE for s in self._sockets.values())
-        busy = sum(s.state is _State.BUSY for s in self._sockets.values())
         return {
-            "open": idle + busy,
-            "busy": busy,
-            "idle": idle,
-            "dialling": len(self._sockets) - idle - busy,
+            **self._sockets.counted(),
             "opened": self._opened,
             "reused": self._reused,
             "closed": {reason.value: self._closed[reason] for reason in Closed},
         }
 
     def sockets(self, now: float, most: int) -> list[dict[str, Any]]:
-        """The ``sockets`` part of the statistics: what up to ``most`` of them are doing, the busy ones first.
-
-        Whose they are is not told.
-        """
-        shown = sorted(self._sockets.values(), key=lambda s: (s.state is not _State.BUSY, -s.since, s.id))
-        return [
-            {
-                "socket": socket.id,
-                "state": socket.state.value,
-                "state_seconds": round(now - socket.since, 1),
-                "age_seconds": round(now - socket.opened_at, 1),
-                "turns": socket.turns,
-                "holds": "nothing" if socket.tip is None else "stored" if socket.stored else "alone",
-            }
-            for socket in shown[:most]
-        ]
+        """The ``sockets`` part of the statistics: what up to ``most`` of them are doing, the busy ones first."""
+        return self._sockets.listed(now, most)
 
     def learned_age(self, now: float) -> tuple[float, float] | None:
         """The lowest age limit in seconds that an upstream taught and for how long it still counts, or None."""
@@ -303,24 +238,22 @@ class Pool:
         """For how many identities the upstream does not find what it was asked to store."""
         return sum(now < until for until in self._forgetful.values())
 
-    def _within(self, party: Party, mine: dict[int, _Socket]) -> bool:
+    def _within(self, party: Party, mine: Mapping[int, PooledSocket]) -> bool:
         """Whether the limit of one identity, or of its party if it has one of its own, allows for another socket."""
         if party.most_sockets is None:
             return len(mine) < self._limits.sockets_per_identity
         return party.sockets < party.most_sockets
 
-    def _oldest(self, party: Party, mine: dict[int, _Socket]) -> _Socket | None:
+    def _oldest(self, party: Party, mine: Mapping[int, PooledSocket]) -> PooledSocket | None:
         """The idle socket that was unused longest among those that the same limit bounds."""
-        bounded = mine.values() if party.most_sockets is None else self._sockets.values()
+        bounded = mine.values() if party.most_sockets is None else self._sockets
         idle = (s for s in bounded if s.takes_turn and s.party is party)
         return min(idle, key=lambda s: s.last_used, default=None)
 
-    def _use(self, socket: _Socket, parent: Want | None, fate: Fate | None, now: float) -> Use:
-        socket.state = _State.BUSY
+    def _use(self, socket: PooledSocket, parent: Want | None, fate: Fate | None, now: float) -> Use:
+        self._sockets.turn_to(socket, State.BUSY)
         socket.since = now
         socket.turns += 1
-        socket.party.busy += 1
-        self._busy += 1
         socket.continued = parent is not None
         self._reused += 1
         return Use(socket.id, parent, fate)
@@ -336,55 +269,34 @@ class Pool:
         parent: Want | None,
         fate: Fate | None,
     ) -> Dial:
-        number, continued = next(self._ids), parent is not None
-        socket = _Socket(
-            number, identity, upstream, model, party, now, opened_at=now, since=now, continued=continued
-        )
-        party.sockets += 1
-        party.busy += 1
-        self._busy += 1
-        self._sockets[socket.id] = socket
-        self._of.setdefault(identity, {})[socket.id] = socket
+        socket = self._sockets.add(identity, upstream, model, party, now, state=State.DIALLING)
+        socket.continued = parent is not None
         return Dial(socket.id, parent, fate)
 
-    def _fate(self, mine: dict[int, _Socket], wants: Sequence[Want], parent: Want | None) -> Fate | None:
+    def _fate(
+        self, mine: Mapping[int, PooledSocket], wants: Sequence[Want], parent: Want | None
+    ) -> Fate | None:
         if not wants or parent is wants[0]:
             return None
         wanted = wants[0].response_id
-        if any(s.tip == wanted and s.state is _State.BUSY for s in mine.values()):
+        if any(s.tip == wanted and s.state is State.BUSY for s in mine.values()):
             return Fate.BUSY
         return Fate.SUPERSEDED if any(wanted in s.past for s in mine.values()) else Fate.LOST
 
-    def _aged(self, socket: _Socket, now: float) -> bool:
+    def _aged(self, socket: PooledSocket, now: float) -> bool:
         return now - socket.opened_at >= self._ages.limit(socket.upstream, now)
 
-    def _idle(self, socket: _Socket) -> None:
-        if not socket.takes_turn:
-            socket.party.busy -= 1
-            self._busy -= 1
-        socket.state = _State.IDLE
+    def _idle(self, socket: PooledSocket) -> None:
+        self._sockets.turn_to(socket, State.IDLE)
         if self._draining:
             self._close(socket, Closed.DRAINED)
 
-    def _close(self, socket: _Socket, reason: Closed) -> None:
-        self._remove(socket.id)
+    def _close(self, socket: PooledSocket, reason: Closed) -> None:
+        self._sockets.remove(socket.id)
         self._closed[reason] += 1
         self._closings.append(Closing(socket.id, reason))
 
-    def _remove(self, socket_id: int) -> _Socket | None:
-        socket = self._sockets.pop(socket_id, None)
-        if socket is not None:
-            mine = self._of[socket.identity]
-            del mine[socket_id]
-            if not mine:
-                del self._of[socket.identity]
-            socket.party.sockets -= 1
-            if not socket.takes_turn:
-                socket.party.busy -= 1
-                self._busy -= 1
-        return socket
 
-
-def _least_missed(socket: _Socket) -> tuple[bool, float]:
+def _least_missed(socket: PooledSocket) -> tuple[bool, float]:
     """Sorts sockets without a conversation first, the warmest first; then the conversation that was quiet longest."""
     return (True, socket.last_used) if socket.tip is not None else (False, -socket.last_used)

@@ -28,8 +28,9 @@ from gateway.turn.tries import MOST_TRIES, Again, Loss, Way, after_loss, after_r
 from gateway.upstream.dial import UpgradeRefused
 from gateway.upstream.identity import handshake_headers, upstream_headers
 from gateway.upstream.plain import PlainResponse
-from gateway.upstream.socket_pool import NoSocket, Target
+from gateway.upstream.socket_pool import NoSocket
 from gateway.upstream.urls import http_url, socket_url
+from gateway.upstream.waiting import Target
 
 if TYPE_CHECKING:
     from gateway.turn.driver import TurnDriver

@@ -7,52 +7,26 @@ a turn sees of a socket (its Lease) apart from what the next turn sees.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from gateway.pool import Barred, Closed, Dial, Full, Party, Pool, PoolLimits, UpgradeMemory, Use, Want
+from gateway.pool import Barred, Closed, Dial, Full, Pool, PoolLimits, Use, Want
 from gateway.protocol.events import KEEPALIVE, is_notice, kind_of
 from gateway.tasks import Tasks
-from gateway.upstream.dial import DialOptions, Refusal, UpgradeRefused, dial
+from gateway.upstream.dial import DialOptions
 from gateway.upstream.inbox import Ended, Ending, Inbox
 from gateway.upstream.lease import Lease
-from gateway.upstream.probes import Probes
+from gateway.upstream.opening import Openings
 from gateway.upstream.shelf import Shelf
 from gateway.upstream.socket import UpstreamSocket
+from gateway.upstream.waiting import Target, Waiting, in_turn
 
 _DEATHS = {Ended.PING_TIMEOUT: Closed.PING_TIMEOUT, Ended.WRITE_TIMEOUT: Closed.WRITE_TIMEOUT}
 
 
 class NoSocket(Exception):
     """All sockets are busy, none may be added, and none was released in time; or the pool is closing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a turn goes: the full ws or wss ``url``, the ``headers`` for a new socket's handshake, and whose turn it is.
-
-    ``model`` is told where a socket serves one model only; ``party`` is whose share of the sockets is used.
-    """
-
-    url: str
-    headers: tuple[tuple[str, str], ...]
-    identity: bytes
-    model: str | None = None
-    party: Party | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    target: Target
-    wants: Sequence[Want]
-    fresh: bool
-    avoid: frozenset[int]
-    granted: asyncio.Future[Use | Dial | Barred] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
 
 
 class SocketPool:
@@ -72,17 +46,15 @@ class SocketPool:
         on_event: Callable[[str, Mapping[str, Any]], None] | None = None,
     ) -> None:
         self._limits = limits
-        self._options = dial
         self._tasks = tasks
         self._clock = clock
         self._on_event = on_event
         self._pool = Pool(limits)
-        self._upgrades = UpgradeMemory(memory=limits.upgrade_memory)
-        self._probes = Probes()
+        self._openings = Openings(
+            self._pool, options=dial, upgrade_memory=limits.upgrade_memory, clock=clock, tell=self._tell
+        )
         self._shelf = Shelf()
-        self._refused: dict[str, int] = {reason.value: 0 for reason in Refusal}
-        self._dialling = 0
-        self._queue: list[_Waiting] = []
+        self._queue: list[Waiting] = []
         self._retiring: asyncio.Task[None] | None = None
         self._draining = False
         self._quiet = asyncio.Event()
@@ -102,12 +74,9 @@ class SocketPool:
         dial fails, or at once while an earlier refusal of this upstream is remembered.
         """
         while True:
-            grant = await self._grant(_Waiting(target, wants, fresh, avoid))
+            grant = await self._grant(Waiting(target, wants, fresh, avoid))
             if isinstance(grant, Barred):
-                bar = self._upgrades.barred(target.url, self._clock())
-                if bar is not None:
-                    raise UpgradeRefused(bar.status, bar.reason, remembered=True)
-                await self._probes.outcome(target.url, target.identity)
+                await self._openings.barred(target)
                 continue
             if isinstance(grant, Dial):
                 await self._open(target, grant)
@@ -116,7 +85,7 @@ class SocketPool:
 
     def snapshot(self) -> dict[str, Any]:
         """The ``connections`` part of the statistics."""
-        return self._pool.snapshot() | {"refused": dict(self._refused)}
+        return self._pool.snapshot() | {"refused": self._openings.refused}
 
     def sockets(self, most: int) -> list[dict[str, Any]]:
         """The ``sockets`` part of the statistics: what up to ``most`` sockets are doing."""
@@ -127,7 +96,7 @@ class SocketPool:
         now = self._clock()
         learned = self._pool.learned_age(now)
         return {
-            **self._upgrades.summary(now),
+            **self._openings.summary(),
             "socket_age_seconds": self._limits.socket_age if learned is None else learned[0],
             "socket_age_learned": learned is not None,
             "socket_age_learned_seconds": 0.0 if learned is None else round(learned[1], 1),
@@ -228,7 +197,7 @@ class SocketPool:
     def socket_answered(self, socket: UpstreamSocket) -> None:
         """WebSocket works all the way to this upstream."""
         if (place := self._shelf.place(socket)) is not None:
-            self._upgrades.answered(place[1])
+            self._openings.answered(place[1])
 
     def socket_idle_frames(self, socket: UpstreamSocket, frames: list[bytes]) -> None:
         """Notices may come at any time; an event for nobody means that the socket is not where we think it is."""
@@ -245,10 +214,10 @@ class SocketPool:
         socket_id, url = place
         now = self._clock()
         if socket.deflate is not None and ending.is_garbled:
-            self._options.compression.failed()
+            self._openings.garbled()
         if ending.by_upstream:
             if socket.lent and not socket.answered:
-                self._upgrades.closed_early(url, ending.code, now, began=self._pool.opened_at(socket_id))
+                self._openings.closed_early(url, ending.code, self._pool.opened_at(socket_id))
             self._pool.lost(socket_id, now)
             self._remove(socket_id, Closed.LOST, ending=ending)
         else:
@@ -259,7 +228,7 @@ class SocketPool:
 
     # Granting.
 
-    async def _grant(self, waiting: _Waiting) -> Use | Dial | Barred:
+    async def _grant(self, waiting: Waiting) -> Use | Dial | Barred:
         if self._draining:
             raise NoSocket
         self._queue.append(waiting)
@@ -284,68 +253,50 @@ class SocketPool:
             self._pool.give_back(grant.socket_id)
             self._settle()
         elif isinstance(grant, Dial):
-            self._dial_ended(target, grant, None)
+            self._openings.give_up(target, grant)
+            self._settle()
 
     def _settle(self) -> None:
         """Serve those who wait, whoever has fewest sockets first, and close what the pool wants closed."""
-        for waiting in _in_turn(self._queue):
+        for waiting in in_turn(self._queue):
             if self._draining:
                 waiting.granted.cancel()
                 self._queue.remove(waiting)
                 continue
-            url = waiting.target.url
-            may_dial = url not in self._probes and self._upgrades.barred(url, self._clock()) is None
+            target = waiting.target
             grant = self._pool.reserve(
-                waiting.target.identity, waiting.wants, self._clock(),
-                upstream=url, model=waiting.target.model, party=waiting.target.party,
-                fresh=waiting.fresh, avoid=waiting.avoid, may_dial=may_dial,
+                target.identity, waiting.wants, self._clock(),
+                upstream=target.url, model=target.model, party=target.party,
+                fresh=waiting.fresh, avoid=waiting.avoid, may_dial=self._openings.may_dial(target.url),
             )  # fmt: skip
             if isinstance(grant, Full):
                 continue
             if isinstance(grant, Dial):
-                self._dialling += 1
-                if not self._upgrades.proven(url):
-                    self._probes.begin(url, grant.socket_id, waiting.target.identity)
+                self._openings.begin(target, grant)
             self._queue.remove(waiting)
             waiting.granted.set_result(grant)
         for closing in self._pool.take_closings():
             self._remove(closing.socket_id, closing.reason, politely=True)
-        if not self._shelf and not self._dialling:
+        if not self._shelf and not self._openings.in_progress:
             self._quiet.set()
 
     # Opening and closing.
 
     async def _open(self, target: Target, grant: Dial) -> None:
-        began = self._clock()
         try:
-            socket = await dial(target.url, target.headers, self._options)
-        except UpgradeRefused as refusal:
-            self._upgrades.refused(target.url, refusal.status, refusal.reason, self._clock(), began=began)
-            self._refused[refusal.reason] += 1
-            self._dial_ended(target, grant, refusal)
-            self._tell("refused", status=refusal.status, reason=refusal.reason)
-            raise
+            socket = await self._openings.dial(target, grant)
         except BaseException:
-            self._dial_ended(target, grant, None)
+            self._settle()
             raise
-        self._dialling -= 1
-        self._upgrades.accepted(target.url)
-        self._probes.finish(target.url, grant.socket_id, None)
         self._shelf.put(grant.socket_id, socket, target.url)
         self._pool.opened(grant.socket_id, self._clock())
-        self._tell("opened", socket=grant.socket_id)
+        self._tell("opened", {"socket": grant.socket_id})
         if self._draining:
             self._close(grant.socket_id, Closed.DRAINED, politely=True)
             self._settle()
             raise NoSocket
         if self._retiring is None:
             self._retiring = self._tasks.spawn(self._retire(), name="retire idle sockets")
-        self._settle()
-
-    def _dial_ended(self, target: Target, grant: Dial, refusal: UpgradeRefused | None) -> None:
-        self._dialling -= 1
-        self._pool.dial_failed(grant.socket_id)
-        self._probes.finish(target.url, grant.socket_id, refusal)
         self._settle()
 
     def _lend(self, grant: Use | Dial) -> Lease | None:
@@ -377,7 +328,7 @@ class SocketPool:
     ) -> None:
         if self._shelf.remove(socket_id, politely=politely, ending=ending):
             code = None if ending is None else ending.code
-            self._tell("closed", socket=socket_id, reason=reason.value, code=code)
+            self._tell("closed", {"socket": socket_id, "reason": reason.value, "code": code})
 
     async def _retire(self) -> None:
         pause = max(0.02, min(30.0, self._limits.socket_idle / 20, self._limits.socket_age / 20))
@@ -386,23 +337,9 @@ class SocketPool:
             self._pool.retire(self._clock())
             self._settle()
 
-    def _tell(self, what: str, **fields: Any) -> None:
+    def _tell(self, what: str, fields: Mapping[str, Any]) -> None:
         if self._on_event is not None:
             self._on_event(what, fields)
-
-
-def _in_turn(queue: list[_Waiting]) -> list[_Waiting]:
-    """Those who wait, in the order in which sockets of one after the other would leave all with the same, else as they came."""
-    if len(queue) < 2:
-        return list(queue)
-    ahead: Counter[Party | None] = Counter()
-    ranked: list[tuple[int, int, _Waiting]] = []
-    for number, waiting in enumerate(queue):
-        party = waiting.target.party
-        held = 0 if party is None else party.busy
-        ranked.append((held + ahead[party], number, waiting))
-        ahead[party] += 1
-    return [waiting for _, _, waiting in sorted(ranked, key=lambda each: each[:2])]
 
 
 def _for_nobody(frame: bytes) -> bool:

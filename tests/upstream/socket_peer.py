@@ -14,7 +14,8 @@ from gateway.pool import PoolLimits
 from gateway.tasks import Tasks
 from gateway.upstream.dial import DialOptions
 from gateway.upstream.liveness import Patience
-from gateway.upstream.socket_pool import SocketPool, Target
+from gateway.upstream.socket_pool import SocketPool
+from gateway.upstream.waiting import Target
 
 FAST = Patience(ping_interval=0.1, ping_timeout=0.3, write_timeout=0.3, close_timeout=0.2)
 SLOW = Patience(ping_interval=30.0, ping_timeout=30.0, write_timeout=30.0, close_timeout=0.2)
