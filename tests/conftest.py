@@ -1,6 +1,7 @@
 """What holds for all tests: no proxy, no settings of the machine they run on, and one place for the number of examples."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,10 @@ settings.load_profile("laws")
 for _name in tuple(os.environ):
     if _name.lower() in _PROXIES:
         del os.environ[_name]
+
+# A shell starts what runs in its background with Ctrl-C ignored, and commands that are told to ignore it rightly do.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
