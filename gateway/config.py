@@ -33,7 +33,7 @@ _KEY_ENVS = ("upstream_key_env", "index_key_env")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _MAY_BE_ZERO = frozenset({
-    "port", "socket_wait", "drain_timeout", "drain_grace", "upgrade_memory", "in_flight_per_identity",
+    "port", "socket_wait", "drain_timeout", "drain_grace", "upgrade_memory", "in_flight_per_identity", "warm",
 })  # fmt: skip
 
 

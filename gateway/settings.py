@@ -158,6 +158,11 @@ class Settings:
     socket_wait: float = _setting(
         0.25, "Seconds to wait for a socket before a turn goes over plain HTTP.", reload=True
     )
+    warm: int = _setting(
+        0,
+        "Spare sockets that each process keeps open for each identity seen, so that a first turn pays no handshake; 0 keeps none.",
+        reload=True,
+    )
     socket_idle: float = _setting(900.0, "Seconds after which an unused socket is closed.", reload=True)
     socket_age: float = _setting(
         3300.0, "Seconds after which a socket is retired between turns (the API ends them at 60 minutes)."

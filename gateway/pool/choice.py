@@ -81,7 +81,7 @@ class PoolLimits:
 
     ``sockets_per_identity`` and ``sockets`` count open and dialling ones. ``socket_wait`` bounds the wait for a free one.
     ``learn_floor`` is the least age at which a close can teach an upstream's age limit; ``forgets_for`` says how long an
-    identity whose stored responses were not found is asked for socket memory only.
+    identity whose stored responses were not found is asked for socket memory only. ``warm`` are the spare sockets of one identity.
     """
 
     sockets_per_identity: int = 32
@@ -92,3 +92,4 @@ class PoolLimits:
     upgrade_memory: float = 300.0
     learn_floor: float = 10.0
     forgets_for: float = 3600.0
+    warm: int = 0

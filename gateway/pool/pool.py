@@ -60,8 +60,7 @@ class Pool:
         not to use; ``may_dial`` false means Barred instead of Dial.
         """
         mine = self._sockets.of(identity)
-        if party is None:
-            party = next((s.party for s in mine.values()), None) or Party()
+        party = self._party(mine, party)
         if not may_take(party.busy, self._sockets.busy, self._limits.sockets):
             return Full()
         for socket in tuple(mine.values()):
@@ -109,6 +108,41 @@ class Pool:
         socket.opened_at = socket.last_used = socket.since = now
         socket.turns = 1
         self._opened += 1
+
+    def spare(
+        self,
+        identity: bytes,
+        now: float,
+        *,
+        upstream: str,
+        model: str | None = None,
+        party: Party | None = None,
+    ) -> Dial | None:
+        """A place for a spare socket, whose dial ends with ``spared`` or ``dial_failed``; None if there are enough.
+
+        Spare is what is open, or being dialled for no turn, and holds no conversation. It takes nobody's place, and none of what
+        is kept free for others; the limits count it as any other.
+        """
+        if not self.lacks_spare(identity, now, model=model, party=party):
+            return None
+        party = self._party(self._sockets.of(identity), party)
+        socket = self._sockets.add(identity, upstream, model, party, now, state=State.WARMING)
+        return Dial(socket.id, None, None)
+
+    def lacks_spare(self, identity: bytes, now: float, *, model: str | None, party: Party | None) -> bool:
+        """Whether ``spare`` would reserve a place."""
+        mine = self._sockets.of(identity)
+        party = self._party(mine, party)
+        spares = sum(s.model == model and s.is_spare and not self._aged(s, now) for s in mine.values())
+        room = may_take(party.sockets, len(self._sockets), self._limits.sockets)
+        return not self._draining and spares < self._limits.warm and room and self._within(party, mine)
+
+    def spared(self, socket_id: int, now: float) -> None:
+        """A reserved dial for no turn succeeded; its socket is idle."""
+        socket = self._sockets[socket_id]
+        socket.opened_at = socket.last_used = socket.since = now
+        self._opened += 1
+        self._idle(socket)
 
     def dial_failed(self, socket_id: int) -> None:
         """A reserved dial failed or was given up; its place is free."""
@@ -237,6 +271,11 @@ class Pool:
     def forgetful(self, now: float) -> int:
         """For how many identities the upstream does not find what it was asked to store."""
         return sum(now < until for until in self._forgetful.values())
+
+    @staticmethod
+    def _party(mine: Mapping[int, PooledSocket], party: Party | None) -> Party:
+        """Whose share it is: an identity without a party of its own is one."""
+        return party or next((s.party for s in mine.values()), None) or Party()
 
     def _within(self, party: Party, mine: Mapping[int, PooledSocket]) -> bool:
         """Whether the limit of one identity, or of its party if it has one of its own, allows for another socket."""

@@ -19,9 +19,10 @@ _NONE: Mapping[int, PooledSocket] = MappingProxyType({})
 
 
 class State(StrEnum):
-    """What a socket is doing; one that is being dialled is so for a turn."""
+    """What a socket is doing. One that is dialling has a turn that waits for it, one that is warming has none."""
 
     DIALLING = "dialling"
+    WARMING = "warming"
     IDLE = "idle"
     BUSY = "busy"
 
@@ -54,6 +55,11 @@ class PooledSocket:
     def has_turn(self) -> bool:
         """Whether a turn has it, or waits for it to open."""
         return self.state in {State.DIALLING, State.BUSY}
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether a turn can start now or soon, and no conversation is here."""
+        return self.tip is None and self.state in {State.IDLE, State.WARMING}
 
     def missed(self, now: float) -> bool:
         """Whether a conversation is going on here that the upstream would have to reload elsewhere."""

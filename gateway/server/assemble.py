@@ -200,6 +200,7 @@ def _limits(settings: Settings) -> PoolLimits:
         socket_idle=settings.socket_idle,
         socket_age=min(settings.socket_age, profile_of(settings.upstream, settings.profile).socket_age),
         upgrade_memory=settings.upgrade_memory,
+        warm=settings.warm,
     )
 
 

@@ -48,10 +48,10 @@ FIELDS: dict[str, Field] = {
     ),
     "connections.busy": Field("Those that serve a turn.", "More turns at once."),
     "connections.idle": Field(
-        "Those that wait, each holding a conversation.", "More conversations can be continued."
+        "Those that wait, each holding a conversation or kept spare.", "More conversations can be continued."
     ),
     "connections.dialling": Field(
-        "Sockets being opened.", "New conversations; a steady value means slow dials."
+        "Sockets being opened, spare ones too.", "New conversations; a steady value means slow dials."
     ),
     "connections.opened": Field(
         "Sockets opened since the start.", "If it rises with every turn, nothing is being reused."
@@ -183,7 +183,9 @@ FIELDS: dict[str, Field] = {
     "sockets[].worker": Field(
         "Number of the worker that has it.", "One worker has most of them: few conversations are busy."
     ),
-    "sockets[].state": Field("busy, idle or dialling.", "Many busy ones: many turns at once."),
+    "sockets[].state": Field(
+        "busy, idle, dialling (for a turn) or warming (a spare one).", "Many busy ones: many turns at once."
+    ),
     "sockets[].state_seconds": Field(
         "For how long.", "Busy for many minutes is a long answer, or one that hangs."
     ),

@@ -112,6 +112,11 @@ class TurnDriver:
         )
 
     @property
+    def per_request(self) -> tuple[str, ...]:
+        """Patterns of the headers that are about one request."""
+        return self._settings.per_request_headers
+
+    @property
     def level(self) -> Level:
         """How alike a resent history must be now."""
         return self._rules.level

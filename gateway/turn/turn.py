@@ -251,7 +251,10 @@ class Turn:
     def _target(self) -> Target:
         url = socket_url(self._driver.upstream, self._call.query)
         model = self._request.model if self._driver.profile.one_model else None
-        return Target(url, handshake_headers(self._call.headers), self._identity, model, self._call.party)
+        return Target(
+            url, handshake_headers(self._call.headers), self._identity, model, self._call.party,
+            self._driver.per_request,
+        )  # fmt: skip
 
     def _headers(self, content_type: str) -> Headers:
         return (

@@ -86,6 +86,11 @@ def handshake_headers(headers: Headers) -> tuple[tuple[str, str], ...]:
     )
 
 
+def standing_headers(handshake: Headers, patterns: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Of the headers of a handshake those about the caller: none that ``patterns`` name as about one request, but the program's name."""
+    return tuple((n, v) for n, v in handshake if n.lower() == "user-agent" or not per_request(n, patterns))
+
+
 def between_processes(headers: Headers) -> tuple[tuple[str, str], ...]:
     """The client's headers as one process of a gateway gives them to another, with the body decoded: nothing else is lost."""
     gone = (_ending(headers) | _PER_CONNECTION | {"content-length", "content-encoding"}) - {"host"}

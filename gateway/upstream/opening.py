@@ -55,6 +55,10 @@ class Openings:
         """Whether a dial of ``url`` may begin now: neither barred nor being probed."""
         return url not in self._probes and self._upgrades.barred(url, self._clock()) is None
 
+    def is_proven(self, url: str) -> bool:
+        """Whether the last dial of ``url`` succeeded."""
+        return self._upgrades.proven(url)
+
     async def barred(self, target: Target) -> None:
         """Wait for what keeps the target from being dialled. Raises UpgradeRefused if that is, or ends in, a refusal."""
         bar = self._upgrades.barred(target.url, self._clock())
@@ -68,13 +72,19 @@ class Openings:
         if not self._upgrades.proven(target.url):
             self._probes.begin(target.url, grant.socket_id, target.identity)
 
-    async def dial(self, target: Target, grant: Dial) -> UpstreamSocket:
-        """Open the socket. Raises UpgradeRefused; then, or when it is cancelled, the reserved place is free again."""
+    async def dial(
+        self, target: Target, grant: Dial, *, spare: tuple[tuple[str, str], ...] | None = None
+    ) -> UpstreamSocket:
+        """Open the socket. Raises UpgradeRefused; then, or when it is cancelled, the reserved place is free again.
+
+        ``spare`` are the headers for a socket that no turn waits for; a refusal of those does not count against the upstream.
+        """
         began = self._clock()
         try:
-            socket = await dial(target.url, target.headers, self._options)
+            socket = await dial(target.url, target.headers if spare is None else spare, self._options)
         except UpgradeRefused as refusal:
-            self._upgrades.refused(target.url, refusal.status, refusal.reason, self._clock(), began=began)
+            if spare is None:
+                self._upgrades.refused(target.url, refusal.status, refusal.reason, self._clock(), began=began)
             self._refused[refusal.reason] += 1
             self._failed(target, grant, refusal)
             self._tell("refused", {"status": refusal.status, "reason": refusal.reason})

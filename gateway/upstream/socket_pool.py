@@ -20,6 +20,7 @@ from gateway.upstream.lease import Lease
 from gateway.upstream.opening import Openings
 from gateway.upstream.shelf import Shelf
 from gateway.upstream.socket import UpstreamSocket
+from gateway.upstream.spares import Spares
 from gateway.upstream.waiting import Target, Waiting, in_turn
 
 _DEATHS = {Ended.PING_TIMEOUT: Closed.PING_TIMEOUT, Ended.WRITE_TIMEOUT: Closed.WRITE_TIMEOUT}
@@ -53,6 +54,10 @@ class SocketPool:
         self._openings = Openings(
             self._pool, options=dial, upgrade_memory=limits.upgrade_memory, clock=clock, tell=self._tell
         )
+        self._spares = Spares(
+            self._pool, self._openings, tasks=tasks, clock=clock,
+            keep=self._keep_spare, freed=self._settle,
+        )  # fmt: skip
         self._shelf = Shelf()
         self._queue: list[Waiting] = []
         self._retiring: asyncio.Task[None] | None = None
@@ -81,6 +86,8 @@ class SocketPool:
             if isinstance(grant, Dial):
                 await self._open(target, grant)
             if (lease := self._lend(grant)) is not None:
+                if self._limits.warm:
+                    self._spares.seen(target)
                 return lease
 
     def snapshot(self) -> dict[str, Any]:
@@ -133,6 +140,7 @@ class SocketPool:
         """Lend no more, close idle sockets now and busy ones when released; whether all were within ``timeout`` seconds."""
         self._draining = True
         self._pool.drain()
+        self._spares.cancel()
         self._quiet.clear()
         self._settle()
         try:
@@ -288,16 +296,25 @@ class SocketPool:
         except BaseException:
             self._settle()
             raise
-        self._shelf.put(grant.socket_id, socket, target.url)
         self._pool.opened(grant.socket_id, self._clock())
-        self._tell("opened", {"socket": grant.socket_id})
+        self._put(target, grant, socket)
         if self._draining:
             self._close(grant.socket_id, Closed.DRAINED, politely=True)
             self._settle()
             raise NoSocket
+        self._settle()
+
+    def _keep_spare(self, target: Target, grant: Dial, socket: UpstreamSocket) -> None:
+        self._pool.spared(grant.socket_id, self._clock())
+        self._put(target, grant, socket)
+        socket.start(self)
+        self._settle()
+
+    def _put(self, target: Target, grant: Dial, socket: UpstreamSocket) -> None:
+        self._shelf.put(grant.socket_id, socket, target.url)
+        self._tell("opened", {"socket": grant.socket_id})
         if self._retiring is None:
             self._retiring = self._tasks.spawn(self._retire(), name="retire idle sockets")
-        self._settle()
 
     def _lend(self, grant: Use | Dial) -> Lease | None:
         """The lease, or None if a reserved idle socket ended before its turn got it."""

@@ -14,7 +14,8 @@ from gateway.pool import Barred, Dial, Party, Use, Want
 class Target:
     """Where a turn goes: the full ws or wss ``url``, the ``headers`` for a new socket's handshake, and whose turn it is.
 
-    ``model`` is told where a socket serves one model only; ``party`` is whose share of the sockets is used.
+    ``model`` is told where a socket serves one model only; ``party`` is whose share of the sockets is used. ``per_request`` names
+    the headers that are about one request, as patterns.
     """
 
     url: str
@@ -22,6 +23,7 @@ class Target:
     identity: bytes
     model: str | None = None
     party: Party | None = None
+    per_request: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

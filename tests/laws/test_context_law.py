@@ -23,7 +23,7 @@ async def play(session, level):
         running_simulator(Options(seed="law", compression=level == "exact")) as held,
     ):
         async with (
-            running_gateway(held.url, match=level) as gateway,
+            running_gateway(held.url, match=level, warm=int(level == "equivalent")) as gateway,
             Api(direct.url) as one,
             Api(gateway.url) as other,
         ):

@@ -329,12 +329,13 @@ class PoolMachine(RuleBasedStateMachine):
 
     leases = Bundle("leases")
 
-    @initialize(per_identity=st.integers(1, 3), total=st.integers(1, 5))
-    def begin(self, per_identity: int, total: int) -> None:
+    @initialize(per_identity=st.integers(1, 3), total=st.integers(1, 5), warm=st.integers(0, 2))
+    def begin(self, per_identity: int, total: int, warm: int) -> None:
         """Set small limits."""
         self.limits = PoolLimits(
-            sockets_per_identity=per_identity, sockets=total, socket_age=200, socket_idle=60, forgets_for=50
-        )
+            sockets_per_identity=per_identity, sockets=total, socket_age=200, socket_idle=60, forgets_for=50,
+            warm=warm,
+        )  # fmt: skip
         self.pool = Pool(self.limits)
         self.now = 0.0
         self.owner: dict[int, bytes] = {}
@@ -395,6 +396,26 @@ class PoolMachine(RuleBasedStateMachine):
             self.state[grant.socket_id] = "busy"
             self.pool.opened(grant.socket_id, self.now)
         return grant.socket_id
+
+    @rule(identity=st.sampled_from([b"a", b"b", b"c"]), succeeds=st.booleans())
+    def spare(self, identity, succeeds):
+        """Open a spare socket, if one is wanted, or fail to."""
+        self.pool.retire(self.now)
+        self.settle()
+        grant = self.pool.spare(identity, self.now, upstream=URL)
+        assert grant is None or self.limits.warm
+        if grant is None:
+            return
+        if not succeeds:
+            self.pool.dial_failed(grant.socket_id)
+            return
+        self.pool.spared(grant.socket_id, self.now)
+        self.owner[grant.socket_id] = identity
+        self.tips[grant.socket_id] = None
+        self.state[grant.socket_id] = "idle"
+        assert sum(
+            who == identity and self.state[n] == "idle" and self.tips[n] is None for n, who in self.owner.items()
+        ) <= self.limits.warm  # fmt: skip
 
     @rule(lease=consumes(leases), how=st.sampled_from(["tip", "stored", "void", "keep"]))
     def release(self, lease, how):

@@ -84,6 +84,7 @@ def weather(seed, match):
         "sockets_per_identity": random.choice([5, 10, 16, 32]),
         "socket_wait": random.choice([0.05, 0.25]),
         "conversations": random.choice([150, 10_000]),
+        "warm": random.choice([0, 0, 1, 2]),
         "ping_interval": 0.5,
         "ping_timeout": 0.75,
         "write_timeout": 1.0,
