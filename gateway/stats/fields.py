@@ -99,6 +99,12 @@ FIELDS: dict[str, Field] = {
     "upstream.retry_in_seconds": Field(
         "When a refused upstream is tried again, else null.", "It keeps refusing."
     ),
+    "upstream.compression": Field(
+        "offered, off (the setting) or failed.", "failed: a socket with compression could not be read."
+    ),
+    "upstream.compression_retry_in_seconds": Field(
+        "When compression that failed is offered again, else null.", "It fails again."
+    ),
     "upstream.socket_age_seconds": Field(
         "Age at which sockets are retired.", "It never rises: a shorter limit may be learned."
     ),

@@ -48,8 +48,8 @@ class Openings:
         return dict(self._refused)
 
     def summary(self) -> dict[str, Any]:
-        """Whether the upstream takes sockets, for the statistics."""
-        return self._upgrades.summary(self._clock())
+        """Whether the upstream takes sockets, and whether frames on them may be compressed, for the statistics."""
+        return {**self._upgrades.summary(self._clock()), **self._options.compression.summary()}
 
     def may_dial(self, url: str) -> bool:
         """Whether a dial of ``url`` may begin now: neither barred nor being probed."""

@@ -104,6 +104,7 @@ def measure(*, quick, rounds, install=True):
         wide = ("--sockets-per-identity", "1000", "--sockets", "1000")
         with subjects.gateway(to, folder, pins, *wide) as roomy:
             found += rows.idle_sockets(roomy)
+        found += rows.compressed_sockets(folder, pins)
         found += rows.conversations()
         found += startup(folder, rounds)
     return found, path

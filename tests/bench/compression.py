@@ -12,6 +12,7 @@ import logging
 import multiprocessing
 import resource
 import sys
+import tempfile
 import time
 import zlib
 from pathlib import Path
@@ -20,6 +21,7 @@ import structlog
 
 from gateway.simulator import Options, TraceScript
 from gateway.upstream.socket import UpstreamSocket
+from tests.bench import rows, subjects
 from tests.gateways import Api, running_gateway, running_simulator
 from tests.laws.recorded import turns_of
 
@@ -177,6 +179,12 @@ def main():
         say(
             f"unpacking, window {bits:2}: {alone(memory_of_unpacking, small_of[bits], bits) / 1024:17.0f} KiB\n"
         )
+    say("\nresident memory of the gateway for each idle socket, the upstream accepting\n")
+    for offered in ("off", "auto"):
+        for size in (0, 20_000):
+            with tempfile.TemporaryDirectory() as folder:
+                [row] = rows.compressed_sockets(folder, subjects.Pins(), offered=offered, instructions=size)
+            say(f"compression {offered:4}, {size // 1000:2} KB of instructions: {row.measured:5.0f} KiB\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -210,6 +211,44 @@ def idle_sockets(gateway, count=200):
     grown, has = gateway.resident - before, subjects.stats(gateway)["connections"]["idle"]
     return [Row("memory per open idle upstream socket", 100, "KB", [grown / 1024 / max(1, has - had)],
                 f"{has - had} sockets")]  # fmt: skip
+
+
+def compressed_sockets(folder, pins, *, offered="auto", instructions=20_000, count=300):
+    """The same where frames are compressed, each conversation with instructions of its own that fold badly."""
+    wide = ("--sockets-per-identity", "1000", "--sockets", "1000", "--compression", offered)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.bench.simulated",
+        "synthetic",
+        "127.0.0.1",
+        '{"compression":true}',
+    ]
+    with (
+        subjects.running("simulated upstream", command, pins.others if pins.possible else None) as upstream,
+        subjects.gateway(upstream.port, folder, pins, *wide) as gateway,
+    ):
+
+        def open_some(number):
+            for _ in range(number):
+                text = os.urandom(instructions // 2).hex()
+                body = {
+                    "model": "m",
+                    "store": False,
+                    "stream": True,
+                    "instructions": text,
+                    "input": "x" * 2000,
+                }
+                connection = Client(gateway.port)
+                connection.turn(json.dumps(body).encode())
+                connection.close()
+
+        open_some(50)
+        before = gateway.resident
+        open_some(count)
+        grown, now = gateway.resident - before, subjects.stats(gateway)["connections"]["idle"]
+    name = f"memory per idle socket, compression {offered}, {instructions // 1000} KB of instructions"
+    return [Row(name, 100, "KB", [grown / 1024 / (now - 50)], f"{now - 50} sockets")]
 
 
 def conversations():

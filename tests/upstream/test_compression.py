@@ -12,6 +12,7 @@ import pytest
 import raw_peer
 from socket_peer import peer, pool_of, target
 from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import NegotiationError
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.frames import Frame, Opcode
 
@@ -137,7 +138,10 @@ async def test_what_one_side_cannot_read_is_not_offered_again():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     await api.create({"model": "m", "input": "hello"})
+            stats = await (await api.session.get(running.root + "/stats")).json()
     assert offers[:2] == [True, False]
+    assert stats["upstream"]["compression"] == "failed"
+    assert 86_000 < stats["upstream"]["compression_retry_in_seconds"] <= 86_400
 
 
 def test_large_frames_go_as_they_are():
@@ -151,15 +155,43 @@ def test_large_frames_go_as_they_are():
     assert theirs.on_wire > LARGEST
 
 
-def test_what_failed_once_is_offered_no_more():
-    """One object serves all sockets of an upstream."""
-    compression = Compression()
-    [offer] = compression.offer()
-    assert offer.get_request_params() == [("client_max_window_bits", "12")]
-    assert isinstance(offer.process_response_params([], []), Deflate)
-    assert ServerPerMessageDeflateFactory().process_request_params(offer.get_request_params(), [])
+def test_what_failed_is_offered_no_more_for_a_day():
+    """One object serves all sockets of an upstream, and says what it does."""
+    now = [1000.0]
+    compression = Compression(clock=lambda: now[0])
+    assert compression.summary() == {"compression": "offered", "compression_retry_in_seconds": None}
+    assert len(compression.offer()) == 2
     compression.failed()
     assert compression.offer() == []
+    now[0] += 86_399
+    assert compression.offer() == []
+    assert compression.summary() == {"compression": "failed", "compression_retry_in_seconds": 1.0}
+    now[0] += 1
+    assert len(compression.offer()) == 2
+    assert compression.summary()["compression"] == "offered"
+    off = Compression(offered=False)
+    assert off.offer() == []
+    assert off.summary()["compression"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("answer", "window"),
+    [([], 15), ([("server_max_window_bits", "12")], 12), ([("server_max_window_bits", "15")], 15)],
+    ids=["says nothing", "keeps to it", "takes more"],
+)
+def test_a_small_window_is_asked_for_and_any_is_taken(answer, window):
+    """An upstream that keeps less saves memory here; one that does not say so is no reason to do without."""
+    small, any_window = Compression().offer()
+    assert small.get_request_params() == [("server_max_window_bits", "12"), ("client_max_window_bits", "12")]
+    assert any_window.get_request_params() == [("client_max_window_bits", "12")]
+    for offer in (small, any_window):
+        assert ServerPerMessageDeflateFactory().process_request_params(offer.get_request_params(), [])
+    found = None
+    for offer in (small, any_window):
+        with contextlib.suppress(NegotiationError):
+            found = found or offer.process_response_params(answer, [])
+    assert isinstance(found, Deflate)
+    assert (found.remote_max_window_bits, found.local_max_window_bits) == (window, 12)
 
 
 def accepting(monkeypatch):
