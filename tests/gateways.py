@@ -20,6 +20,7 @@ class Running:
 
     url: str
     gateway: object
+    stop: Stop
 
     @property
     def root(self):
@@ -57,7 +58,7 @@ async def running_gateway(upstream, *, token=None, **settings):
     )
     await started.wait()
     try:
-        yield Running(url_of(chosen.host, listeners) + "/v1", gateway)
+        yield Running(url_of(chosen.host, listeners) + "/v1", gateway, stop)
     finally:
         stop.ask()
         await work
