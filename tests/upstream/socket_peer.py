@@ -10,9 +10,10 @@ import orjson
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from gateway.pool import PoolLimits
+from gateway.pool import PoolLimits, Want
 from gateway.tasks import Tasks
 from gateway.upstream.dial import DialOptions
+from gateway.upstream.lease import Lease
 from gateway.upstream.liveness import Patience
 from gateway.upstream.socket_pool import SocketPool
 from gateway.upstream.waiting import Target
@@ -26,6 +27,17 @@ Script = Callable[[ServerConnection], Awaitable[None]]
 def target(url: str, identity: bytes = b"me") -> Target:
     """A target of the given identity."""
     return Target(url, (("authorization", "Bearer k"), ("user-agent", "test/1")), identity)
+
+
+async def whole_turn(pool: SocketPool, aim: Target, *wants: Want, tip: str) -> Lease:
+    """A turn that gets two events and leaves ``tip`` on its socket."""
+    lease = await pool.acquire(aim, wants)
+    await lease.send(b'{"type":"response.create"}')
+    frames: list[bytes] = []
+    while len(frames) < 2:
+        frames += await lease.receive()
+    lease.release(tip=tip, stored=False, reusable=True)
+    return lease
 
 
 def done(number: int) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
-from socket_peer import Peer, answer_each, done, peer, pool_of, swallow, target
+from socket_peer import Peer, answer_each, done, peer, pool_of, swallow, target, whole_turn
 
 from gateway.pool import Closed, Fate, PoolLimits, Want
 from gateway.upstream.inbox import SocketLost
@@ -16,13 +16,7 @@ from gateway.upstream.socket_pool import NoSocket, SocketPool
 
 async def turn(pool: SocketPool, seen: Peer, *wants: Want, tip: str, identity: bytes = b"me") -> Lease:
     """One whole turn."""
-    lease = await pool.acquire(target(seen.url, identity), wants)
-    await lease.send(b'{"type":"response.create"}')
-    frames: list[bytes] = []
-    while len(frames) < 2:
-        frames += await lease.receive()
-    lease.release(tip=tip, stored=False, reusable=True)
-    return lease
+    return await whole_turn(pool, target(seen.url, identity), *wants, tip=tip)
 
 
 async def test_second_turn_continues_on_the_socket_that_holds_its_parent() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from socket_peer import Peer, peer, pool_of, refusing, status
+from socket_peer import Peer, peer, pool_of, refusing, status, whole_turn
 from websockets.asyncio.server import ServerConnection
 
 from gateway.pool import PoolLimits
@@ -43,13 +43,7 @@ async def until(holds: Callable[[], bool], seconds: float = 5.0) -> None:
 
 async def turn(pool: SocketPool, seen: Peer, tip: str, identity: bytes = b"me") -> Lease:
     """One whole turn that starts a conversation."""
-    lease = await pool.acquire(to(seen.url, identity), [])
-    await lease.send(b'{"type":"response.create"}')
-    frames: list[bytes] = []
-    while len(frames) < 2:
-        frames += await lease.receive()
-    lease.release(tip=tip, stored=False, reusable=True)
-    return lease
+    return await whole_turn(pool, to(seen.url, identity), tip=tip)
 
 
 async def test_the_next_conversation_pays_no_handshake() -> None:
