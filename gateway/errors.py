@@ -5,6 +5,7 @@
       Unavailable         nobody's fault for long: 503 with retry-after
       UpstreamLost        the upstream went away after it may have begun: 502, the client's retry policy decides
       UpstreamUnreachable the upstream could not be reached, nothing ran: 502
+      WorkerLost          another process of this gateway went away after the request may have begun: 502
 
 Texts never hold anything that a client or an upstream sent: a key or a prompt could be in it.
 """
@@ -80,6 +81,13 @@ class UpstreamLost(GatewayError):
 
 class UpstreamUnreachable(GatewayError):
     """The upstream could not be reached at all; nothing ran."""
+
+    status = 502
+    kind = "server_error"
+
+
+class WorkerLost(GatewayError):
+    """The process of this gateway that handled the turn ended, which may have begun upstream: never repeated by us."""
 
     status = 502
     kind = "server_error"

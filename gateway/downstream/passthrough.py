@@ -62,6 +62,14 @@ async def relay(
     return relayed
 
 
+async def break_off(request: web.Request) -> None:
+    """Give the client a little time to read what was written, then end its connection as ``sever`` does."""
+    with contextlib.suppress(TimeoutError, ConnectionError):
+        async with asyncio.timeout(FLUSH):
+            await request.writer.drain()
+    sever(request)
+
+
 def sever(request: web.Request) -> None:
     """End the client's connection so that the answer cannot look complete: what was written goes out, and no end of the body.
 

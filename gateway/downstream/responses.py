@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -10,7 +9,7 @@ from aiohttp import web
 from aiohttp.http import HttpVersion11
 
 from gateway.conversation.arriving import Body
-from gateway.downstream.passthrough import FLUSH, relay, sever
+from gateway.downstream.passthrough import break_off, relay
 from gateway.turn.call import Call, Headers, Relayed, StreamBroken, Streaming, Whole
 from gateway.turn.driver import TurnDriver
 from gateway.turn.turn import Turn
@@ -121,12 +120,7 @@ async def _stream(request: web.Request, turn: Turn, headers: Headers) -> web.Str
             await response.write(piece)
             turn.written()
     except StreamBroken:
-        try:
-            async with asyncio.timeout(FLUSH):
-                await request.writer.drain()
-        except (TimeoutError, ConnectionError):
-            pass
-        sever(request)
+        await break_off(request)
         # The library takes this as the end of the connection: no last chunk is written.
         raise ConnectionResetError from None
     await response.write_eof()

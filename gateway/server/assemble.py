@@ -57,8 +57,9 @@ def assemble(  # noqa: PLR0915 (it names every part once)
     tokens = {token: ""} if isinstance(token, str) else dict(token or {})
 
     def team_of(settings: Settings) -> Team:
-        team = read_team(settings.team_file, tokens)
-        return team if fellows is None else team_part(team, fellows.count)
+        if fellows is not None:
+            return team_part(fellows.team, fellows.count)
+        return read_team(settings.team_file, tokens)
 
     team = team_of(settings)
     route = route_to(

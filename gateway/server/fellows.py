@@ -41,10 +41,14 @@ class Parts:
 
 
 class Fellows(Protocol):
-    """The other processes. ``key`` is that of everybody's digests, ``count`` how many processes there are with this one."""
+    """The other processes. ``key`` is that of everybody's digests, ``count`` how many processes there are with this one.
+
+    ``team`` is the team that all of them have, which may have been read before its file changed.
+    """
 
     key: bytes
     count: int
+    team: Team
 
     def meet(self, parts: Parts) -> tuple[Elsewhere, Everywhere]:
         """Begin to work together; called once, when this process is put together."""

@@ -17,7 +17,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,16 @@ def read_team(file: str, tokens: Mapping[str, str]) -> Team:
     if len(team.labels) > MEMBERS:
         raise TeamUnusable(f"there are more than {MEMBERS} labels")
     return team
+
+
+def told_team(team: Team) -> dict[str, Any]:
+    """The team as plain values, for another process; see ``heard_team``."""
+    return {digest: asdict(member) for digest, member in team.members.items()}
+
+
+def heard_team(told: Mapping[str, Any]) -> Team:
+    """The team that ``told_team`` told."""
+    return Team({digest: Member(**member) for digest, member in told.items()})
 
 
 def check_label(label: str) -> str | None:

@@ -12,6 +12,9 @@ from typing import Any, Self
 
 import orjson
 
+PATIENCE = 5.0
+"""Seconds for which the successor of a worker that is gone is waited for; then others take its conversations, begun anew."""
+
 _LONGEST = 16 * 1024 * 1024
 
 

@@ -6,6 +6,7 @@ anything of the conversation can be continued.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -137,9 +138,9 @@ class Beginnings:
         return opening
 
 
-def owner(identity: bytes, beginning: bytes, workers: int) -> int:
-    """The number of the worker, by the highest of their scores; with one more worker few conversations would move."""
-    return max(range(workers), key=lambda number: _score(identity, beginning, number))
+def owner(identity: bytes, beginning: bytes, workers: Iterable[int]) -> int:
+    """Which of these numbers has it, by the highest of their scores; with one more or less few conversations move."""
+    return max(workers, key=lambda number: _score(identity, beginning, number))
 
 
 def _score(identity: bytes, beginning: bytes, number: int) -> bytes:

@@ -26,8 +26,8 @@ from gateway.server.signals import attend
 from gateway.server.supervisor import Supervisor
 from gateway.settings import Settings
 from gateway.tasks import Tasks
-from gateway.upstream.team import read_team
-from gateway.workers.control import Control
+from gateway.upstream.team import Team, read_team, told_team
+from gateway.workers.control import PATIENCE, Control
 
 VARIABLE = "_UPWIRE_WORKER"
 """Tells a process that it is a worker, and by which descriptor its parent speaks to it."""
@@ -36,8 +36,8 @@ STARTING = 60.0
 LIVES = 10.0
 """Seconds after which a worker that ends is replaced at once; one that ends sooner, a little later each time."""
 
-BEAT = 5.0
-"""Seconds between two questions to a worker whether its event loop still turns."""
+BEAT = 2.5
+"""Seconds between two questions to a worker whether its event loop still turns; the longest work of one turn takes a fraction."""
 MISSED = 6
 """Questions without an answer, one after the other, after which it is taken for dead. Counted, because all may have been stopped."""
 
@@ -54,10 +54,12 @@ async def serve_workers(
 ) -> int:
     """Run ``settings.workers`` workers until a signal ends them; returns the exit code.
 
-    Arguments are those of ``gateway.server.serve``. Raises CannotListen and WorkerUnusable.
+    Arguments are those of ``gateway.server.serve``. Raises CannotListen, TeamUnusable and WorkerUnusable.
     """
     if not hasattr(socket, "AF_UNIX"):
         raise CannotListen("this system has no unix sockets, so there can be one worker only")
+    tokens = dict(token or {})
+    team = read_team(settings.team_file, tokens)
     before = inherited(os.environ)
     listeners = listen(settings, before)
     url = url_of(settings.host, listeners)
@@ -66,7 +68,7 @@ async def serve_workers(
     tasks = Tasks(log.failed)
     tasks.spawn(supervisor.keep_telling(), name="signs of life")
     folder = tempfile.mkdtemp(prefix="upwire-")
-    crew = _Workers(settings, dict(token or {}), listeners, folder, stop)
+    crew = _Workers(settings, tokens, team=team, listeners=listeners, folder=folder, stop=stop)
     loop = asyncio.get_running_loop()
 
     def on_signal(number: int) -> None:
@@ -99,6 +101,8 @@ class _Worker:
         self.process: asyncio.subprocess.Process | None = None
         self.control: Control | None = None
         self.ready = asyncio.Event()
+        self.complaint: str | None = None
+        self.patience: asyncio.TimerHandle | None = None
 
 
 class _Workers:
@@ -108,12 +112,16 @@ class _Workers:
         self,
         settings: Settings,
         tokens: dict[str, str],
+        *,
+        team: Team,
         listeners: Sequence[socket.socket],
         folder: str,
         stop: Stop,
     ) -> None:
         self._settings = settings
         self._tokens = tokens
+        # A worker that comes later must know the same people as its fellows, whatever the file says by then.
+        self._team = team
         self._listeners = listeners
         self._stop = stop
         # Drawn for this run: another one understands nothing of it.
@@ -121,6 +129,7 @@ class _Workers:
         self._workers = [_Worker() for _ in range(settings.workers)]
         self._go = asyncio.Event()
         self._up = 0
+        self._left_out: set[int] = set()
         self._unusable: str | None = None
         self._trouble = asyncio.Event()
         self._keeping: list[asyncio.Task[None]] = []
@@ -160,9 +169,9 @@ class _Workers:
 
     def reconfigure(self, settings: Settings) -> None:
         """Go on with other settings, in every worker. Raises TeamUnusable."""
-        read_team(settings.team_file, self._tokens)
+        self._team = read_team(settings.team_file, self._tokens)
         self._settings = settings
-        self._say("reload", settings=asdict(settings))
+        self._say("reload", settings=asdict(settings), team=told_team(self._team))
 
     def kill(self) -> None:
         """End what still runs."""
@@ -192,23 +201,52 @@ class _Workers:
         pause = _BACKOFF
         while True:
             began = loop.time()
+            served = False
             try:
-                await self._run(number, worker)
+                served = await self._run(number, worker)
             except OSError as error:
-                log.worker_ended(number, f"it could not be started: {os.strerror(error.errno or 0)}")
+                self._complain(number, f"it could not be started: {os.strerror(error.errno or 0)}")
             if self._stop.changed.is_set():
                 return
             if not self._go.is_set():
                 self._unusable = self._unusable or "a worker ended before it was ready"
                 self._trouble.set()
                 return
+            if served:
+                worker.patience = loop.call_later(PATIENCE, self._leave_out, number)
+            else:
+                self._leave_out(number)
             pause = _BACKOFF if loop.time() - began >= LIVES else min(2 * pause, _BACKOFF_CAP)
             await asyncio.sleep(pause if loop.time() - began < LIVES else 0)
             if self._stop.changed.is_set():
                 return
 
-    async def _run(self, number: int, worker: _Worker) -> None:
-        """Start the process and see it through to its end."""
+    def _leave_out(self, number: int) -> None:
+        """No process has this number, and none is about to: the others take its conversations."""
+        if number not in self._left_out:
+            self._left_out.add(number)
+            self._say("left_out", numbers=sorted(self._left_out))
+
+    def _serves(self, number: int) -> None:
+        """The worker of this number takes turns."""
+        worker = self._workers[number]
+        worker.complaint = None
+        if worker.patience is not None:
+            worker.patience.cancel()
+        if number in self._left_out:
+            self._left_out.remove(number)
+            self._say("left_out", numbers=sorted(self._left_out))
+        worker.ready.set()
+
+    def _complain(self, number: int, how: str) -> None:
+        """Log how a worker ended; what keeps it from starting is logged once, however often it is tried."""
+        worker = self._workers[number]
+        if worker.complaint != how:
+            worker.complaint = how
+            log.worker_ended(number, how)
+
+    async def _run(self, number: int, worker: _Worker) -> bool:
+        """Start the process and see it through to its end; whether it ever took turns."""
         mine, its = socket.socketpair()
         with its:
             numbers = [listener.fileno() for listener in self._listeners]
@@ -223,9 +261,9 @@ class _Workers:
         try:
             control.say(
                 "begin", number=number, count=len(self._workers), listeners=numbers, tokens=self._tokens,
-                settings=asdict(self._settings), **self._given,
+                settings=asdict(self._settings), team=told_team(self._team), **self._given,
             )  # fmt: skip
-            await self._see_ready(worker, process, control)
+            served = await self._see_ready(number, process, control)
             await self._see_alive(process, control)
             code = await process.wait()
         finally:
@@ -233,12 +271,11 @@ class _Workers:
             await control.close()
         if not self._stop.changed.is_set() and self._go.is_set():
             how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-            log.worker_ended(number, self._unusable or how)
+            self._complain(number, self._unusable or how)
             self._unusable = None
+        return served
 
-    async def _see_ready(
-        self, worker: _Worker, process: asyncio.subprocess.Process, control: Control
-    ) -> None:
+    async def _see_ready(self, number: int, process: asyncio.subprocess.Process, control: Control) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STARTING):
                 while (heard := await control.hear()) is not None:
@@ -249,12 +286,13 @@ class _Workers:
                         if self._up >= len(self._workers):
                             self._go.set()
                         await self._go.wait()
-                        control.say("go")
+                        control.say("go", left_out=sorted(self._left_out))
                     elif heard["say"] == "ready":
-                        worker.ready.set()
-                        return
-                return
+                        self._serves(number)
+                        return True
+                return False
         process.kill()
+        return False
 
     async def _see_alive(self, process: asyncio.subprocess.Process, control: Control) -> None:
         """Ask again and again whether it lives, until it has ended; one that hangs is killed."""

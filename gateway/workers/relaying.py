@@ -13,15 +13,16 @@ import orjson
 from aiohttp import web
 
 from gateway.conversation.arriving import Body
-from gateway.downstream.passthrough import relay
-from gateway.errors import GatewayError, UpstreamUnreachable
+from gateway.downstream.passthrough import Relayed, break_off, relay, sever
+from gateway.errors import GatewayError, UpstreamLost, UpstreamUnreachable, WorkerLost
+from gateway.protocol.so_far import StreamSoFar
 from gateway.turn.driver import TurnDriver
 from gateway.upstream.identity import between_processes, header_pairs
+from gateway.upstream.plain import PlainResponse
+from gateway.workers.control import PATIENCE
 from gateway.workers.owner import Beginnings, Parent, owner
 from gateway.workers.private import HOLDS, IDENTITY_HEADER, SECRET_HEADER, Fellow
 
-PATIENCE = 5.0
-"""Seconds to wait for the successor of a worker that is gone; then its conversations are begun anew wherever they come in."""
 ASKING = 0.5
 """Seconds in which the others must say whether they know a response."""
 
@@ -30,16 +31,25 @@ _OWN = frozenset({SECRET_HEADER, IDENTITY_HEADER})
 _MOST_HEADERS = 250
 """More are more than the other worker takes, with those that are added."""
 
+_GONE_CODE = "worker_lost"
+_GONE_TEXT = (
+    "The process of this gateway that handled the request ended before the answer did. It may have run upstream, so the gateway did "
+    "not send it again; send it again if that is safe."
+)
+
 
 class Relaying:
-    """Relays to ``fellows``, by their numbers; this worker has the number ``number``."""
+    """Relays to ``fellows``, by their numbers; this worker has the number ``number``.
+
+    ``left_out`` are numbers that no process has for now: their conversations are shared out among the others.
+    """
 
     def __init__(self, number: int, fellows: Mapping[int, Fellow], driver: TurnDriver) -> None:
         self._number = number
         self._fellows = fellows
-        self._workers = len(fellows) + 1
         self._driver = driver
         self._beginnings = Beginnings(driver.reader, driver.digester)
+        self.left_out: frozenset[int] = frozenset()
 
     async def owner(self, request: web.Request, identity: bytes, body: Body) -> int | None:
         """The worker that has the conversation of this request, if it is another one and the turn may be a delta there."""
@@ -51,13 +61,14 @@ class Relaying:
             return None
         if isinstance(begins, Parent):
             return await self._holder(identity, begins.response_id)
-        number = owner(identity, begins, self._workers)
+        there = [n for n in (self._number, *self._fellows) if n not in self.left_out]
+        number = owner(identity, begins, there or (self._number,))
         return None if number == self._number else number
 
     async def relay(
         self, owner: int, request: web.Request, identity: bytes, body: Body
     ) -> web.StreamResponse | None:
-        """Have it answered there; None if that worker is gone and no other takes its place in time."""
+        """Have it answered there; None if that worker is gone and no other takes its place in time. Raises WorkerLost."""
         given = [p for p in between_processes(header_pairs(request.raw_headers)) if p[0].lower() not in _OWN]
         headers = (*given, (IDENTITY_HEADER, identity.hex()))
         fellow, whole = self._fellows[owner], body.whole()
@@ -66,11 +77,13 @@ class Relaying:
         while True:
             try:
                 async with fellow.request("POST", request.raw_path, headers, whole) as response:
-                    shown = replace(response, headers=response.all_headers)
-                    return await relay(request, shown)
+                    return await _shown(request, replace(response, headers=response.all_headers))
             except UpstreamUnreachable:
-                if loop.time() >= until:
+                if loop.time() >= until or owner in self.left_out:
                     return None
+            except UpstreamLost:
+                # Where nothing was written yet, this is the client's answer; else its connection is broken off already.
+                raise WorkerLost(_GONE_TEXT, code=_GONE_CODE) from None
             await asyncio.sleep(_LOOK)
 
     def holds(self, identity: bytes, response_id: str) -> bool:
@@ -95,3 +108,32 @@ class Relaying:
                 return answer.status == 204
         except (GatewayError, TimeoutError):
             return False
+
+
+async def _shown(request: web.Request, response: PlainResponse) -> web.StreamResponse:
+    """Relay what the other worker answers. Raises UpstreamLost, with the client's answer broken off if it had begun."""
+    headers = {name.lower(): value for name, value in response.headers}
+    streams = response.status == 200 and headers.get("content-type", "").startswith("text/event-stream")
+    if not streams or headers.get("x-upwire-mode") == "http":
+        # A stream of plain HTTP that breaks there has mostly broken at the upstream, and is shown as it came.
+        return await relay(request, response)
+    so_far = StreamSoFar()
+    relayed = Relayed(response, ())
+    await relayed.prepare(request)
+    try:
+        async for chunk in response.chunks():
+            if whole := so_far.feed(chunk):
+                await relayed.write(whole)
+        if rest := so_far.rest():
+            await relayed.write(rest)
+    except UpstreamLost:
+        failure = so_far.failure(code=_GONE_CODE, message=_GONE_TEXT)
+        if failure is not None:
+            await relayed.write(failure)
+        await break_off(request)
+        raise
+    except asyncio.CancelledError:
+        sever(request)
+        raise
+    await relayed.write_eof()
+    return relayed

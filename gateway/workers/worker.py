@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,14 @@ from gateway.tasks import Tasks
 from gateway.traces import NoTraces
 from gateway.upstream.key import KeyUnusable
 from gateway.upstream.route import NoRoute
-from gateway.upstream.team import TeamUnusable
+from gateway.upstream.team import heard_team
 from gateway.workers import private
 from gateway.workers.control import Control
 from gateway.workers.private import IDENTITY_HEADER, Fellow, path_of, private_runner
 from gateway.workers.relaying import ASKING, Relaying
 from gateway.workers.together import Together, import_prometheus
 
-_UNUSABLE = (CannotListen, NoRoute, KeyUnusable, NoTraces, TeamUnusable, IndexUnusable)
+_UNUSABLE = (NoRoute, KeyUnusable, NoTraces, IndexUnusable)
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
 
 
@@ -52,6 +52,7 @@ def work(descriptor: int) -> int:
 async def _work(end: socket.socket) -> int:
     control = await Control.over(end)
     tasks = Tasks(log.failed)
+    crew: Crew | None = None
     try:
         begin = await control.hear()
         if begin is None:
@@ -60,20 +61,39 @@ async def _work(end: socket.socket) -> int:
         log.configure(crew.settings.log_level, crew.settings.log_format)
         try:
             gateway = assemble(crew.settings, token=begin["tokens"], fellows=crew)
-            entrance = bind_unix(crew.path)
         except _UNUSABLE as error:
             control.say("unusable", why=str(error))
             return 1
+        try:
+            return await _begin(control, gateway, crew, begin["listeners"])
+        finally:
+            await gateway.close()
+    finally:
+        if crew is not None:
+            await crew.close()
+        await tasks.close()
+        await control.close()
+
+
+async def _begin(control: Control, gateway: Gateway, crew: Crew, listeners: Sequence[int]) -> int:
+    """Serve once all workers are up."""
+    try:
+        entrance = bind_unix(crew.path)
+    except CannotListen as error:
+        control.say("unusable", why=str(error))
+        return 1
+    with entrance:
         control.say("up")
         told = await control.hear()
+        while told is not None and told["say"] not in {"go", "stop", "move"}:
+            # Nothing that is said meanwhile may be missed: the settings may have been read again.
+            crew.take(told, gateway)
+            told = await control.hear()
         if told is None or told["say"] != "go":
             # Asked to stop before anything began.
             return 0
-        listeners = [socket.socket(fileno=number) for number in begin["listeners"]]
-        await _serve(control, gateway, crew, listeners, entrance)
-    finally:
-        await tasks.close()
-        await control.close()
+        crew.leave_out(told["left_out"])
+        await _serve(control, gateway, crew, [socket.socket(fileno=number) for number in listeners], entrance)
     return 0
 
 
@@ -111,7 +131,6 @@ async def _serve(
         await inner.cleanup()
         entrance.close()
         crew.tidy_up()
-        await crew.close()
 
 
 async def _obey(control: Control, gateway: Gateway, stop: Stop, crew: Crew) -> None:
@@ -124,10 +143,8 @@ async def _obey(control: Control, gateway: Gateway, stop: Stop, crew: Crew) -> N
                 stop.move()
             case "beat":
                 control.say("beat")
-            case "reload":
-                wanted = _settings(heard["settings"])
-                gateway.reconfigure(wanted)
-                log.configure(wanted.log_level, wanted.log_format)
+            case _:
+                crew.take(heard, gateway)
     if not stop.asked.is_set():
         # Whoever starts another gateway must find the port free.
         stop.move()
@@ -150,6 +167,8 @@ class Crew:
         self.secret: str = begin["secret"]
         self._folder: str = begin["folder"]
         self.settings = _settings(begin["settings"])
+        self.team = heard_team(begin["team"])
+        self._relaying: Relaying | None = None
         self.tasks = tasks
         self._fellows: dict[int, Fellow] = {}
         self._parts: Parts | None = None
@@ -165,10 +184,25 @@ class Crew:
             for number in range(self.count)
             if number != self.number
         }
-        relaying = Relaying(self.number, self._fellows, parts.driver)
+        relaying = self._relaying = Relaying(self.number, self._fellows, parts.driver)
         together = Together(self.number, self._fellows, parts.observed, self.tasks)
         self.routes = _routes(parts, relaying, together)
         return relaying, together
+
+    def take(self, said: Mapping[str, Any], gateway: Gateway) -> None:
+        """Go on as the parent says: with other settings, or with other workers."""
+        if said["say"] == "reload":
+            self.team = heard_team(said["team"])
+            self.settings = _settings(said["settings"])
+            gateway.reconfigure(self.settings)
+            log.configure(self.settings.log_level, self.settings.log_format)
+        elif said["say"] == "left_out":
+            self.leave_out(said["numbers"])
+
+    def leave_out(self, numbers: Iterable[int]) -> None:
+        """No process has these numbers for now."""
+        assert self._relaying is not None  # noqa: S101 (``meet`` comes first)
+        self._relaying.left_out = frozenset(numbers)
 
     async def deleted(self, identity: bytes, response_id: str) -> None:
         """A response was deleted; every worker that can be told in time forgets it."""

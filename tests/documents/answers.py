@@ -114,6 +114,16 @@ def passed(tree, function, parameter):
     return [(at, value) for at, value in found if value is not None]
 
 
+def together(tree, texts, codes):
+    """Each text with its code: what one caller passes for both belongs together."""
+    if isinstance(texts, ast.Name) and isinstance(codes, ast.Name):
+        for at in functions(tree):
+            if texts in ast.walk(at) and {texts.id, codes.id} <= {one.arg for one in at.args.kwonlyargs}:
+                callers = zip(passed(tree, at, texts.id), passed(tree, at, codes.id), strict=True)
+                return [pair for (there, text), (_, code) in callers for pair in together(there, text, code)]
+    return [(text, code) for text in values(tree, texts) for code in values(tree, codes)]
+
+
 def status_of(call, given):
     """The status of an error of that class."""
     if given is not None:
@@ -142,5 +152,5 @@ def answers():
                 texts, codes, status = given["message"], given["code"], 0
             else:
                 continue
-            found |= {Answer(t, c or "", status) for t in values(tree, texts) for c in values(tree, codes)}
+            found |= {Answer(text, code or "", status) for text, code in together(tree, texts, codes)}
     return sorted(found)

@@ -33,7 +33,7 @@ async def running_workers(upstream, workers, **settings):
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "gateway", "serve", *options, stdout=asyncio.subprocess.PIPE, stderr=log
         )
-        running = Workers("", child, [])
+        running = Workers("", child, None, [])
         try:
             async with asyncio.timeout(30):
                 while not running.url.endswith("/v1"):

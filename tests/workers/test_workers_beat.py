@@ -7,6 +7,7 @@ import pytest
 
 from gateway.server import Stop
 from gateway.settings import Settings
+from gateway.upstream.team import Team
 from gateway.workers import parent
 from gateway.workers.control import Control
 
@@ -32,7 +33,7 @@ async def ends(monkeypatch):
 
 
 def crew():
-    return parent._Workers(Settings(workers=2), {}, [], "/nowhere", Stop())
+    return parent._Workers(Settings(workers=2), {}, team=Team(), listeners=[], folder="/nowhere", stop=Stop())
 
 
 async def test_a_worker_that_says_nothing_for_long_is_killed(ends):

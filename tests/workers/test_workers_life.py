@@ -188,8 +188,9 @@ async def test_a_signal_before_all_workers_are_ready_ends_all(simulator):
     await until(started)
     workers = workers_of(process.child.pid)
     process.child.send_signal(signal.SIGTERM)
-    code, out, _ = await process.ended(within=8)
+    code, out, err = await process.ended(within=8)
     assert (code, out) == (0, "")
+    assert "Unclosed" not in err and "Traceback" not in err
     assert not any(map(lives, workers))
 
 

@@ -109,8 +109,8 @@ def test_whatever_comes_has_a_beginning_or_none(data):
 def test_conversations_spread_over_workers_and_few_move_with_one_more():
     """Each of four gets about its part; a fifth takes from all of them and nothing moves between the others."""
     begins = [number.to_bytes(16, "big") for number in range(4000)]
-    before = [owner(b"identity", each, 4) for each in begins]
+    before = [owner(b"identity", each, range(4)) for each in begins]
     assert all(850 < count < 1150 for count in Counter(before).values())
-    after = [owner(b"identity", each, 5) for each in begins]
+    after = [owner(b"identity", each, range(5)) for each in begins]
     assert all(now in (then, 4) for then, now in zip(before, after, strict=True))
     assert 650 < after.count(4) < 950
