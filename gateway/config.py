@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
-from urllib.parse import urlsplit
 
 from gateway.settings import Settings
+from gateway.upstream.entries import EntryWrong, further_entries, parse_entries, wrong_url
 from gateway.upstream.team import check_label
 
 PREFIX = "UPWIRE_"
@@ -29,6 +29,7 @@ TOKEN_LENGTH = 16
 
 _KINDS: dict[str, Any] = get_type_hints(Settings)
 _CHOICES: dict[str, tuple[str, ...] | None] = {f.name: f.metadata["choices"] for f in fields(Settings)}
+_TABLES = frozenset(f.name for f in fields(Settings) if f.metadata["table"])
 _KEY_ENVS = ("upstream_key_env", "index_key_env")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -84,11 +85,11 @@ def load(
                 raise ConfigError(f"unknown key {key!r} in {file}{_close(key, _KINDS)}")
             sources[key] = f"file {file}"
             values[key] = _from_toml(key, value, sources[key])
-    known = {variable_name(name): name for name in _KINDS}
+    known = {variable_name(name): name for name in _KINDS if name not in _TABLES}
     named = (flags, {name: environment.get(variable_name(name)) for name in _KEY_ENVS}, values)
     # Those that hold a key may be called like our own.
     holders = (next((v for v in (s.get(name) for s in named) if v), None) for name in _KEY_ENVS)
-    others = {CONFIG_VARIABLE, *also_known, *holders}
+    others = {CONFIG_VARIABLE, *also_known, *holders, *(e.key_env for e in values.get("upstreams", ()))}
     for variable in sorted(environment):
         if not variable.startswith(PREFIX) or (variable in others and variable not in known):
             continue
@@ -211,6 +212,11 @@ def _from_text(name: str, text: str, source: str) -> Any:
 
 
 def _from_toml(name: str, value: Any, source: str) -> Any:
+    if name in _TABLES:
+        try:
+            return parse_entries(value)
+        except EntryWrong as error:
+            raise ConfigError(f"{error} ({source})") from None
     kind = _KINDS[name]
     if kind is float and type(value) is int:
         return float(value)
@@ -252,8 +258,13 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         fail("port", "must be between 0 and 65535")
     if not all(map(unix_path, settings.listen)):
         fail("listen", "must be unix:PATH; --host and --port say where to listen for TCP")
-    if wrong := _wrong_url(settings.upstream):
+    if wrong := wrong_url(settings.upstream):
         fail("upstream", wrong)
+    try:
+        further_entries(settings)
+    except EntryWrong as error:
+        where = dict.fromkeys(sources[name] for name in ("route", "upstreams") if getattr(settings, name))
+        raise ConfigError(f"{error} ({', '.join(where)})") from None
     if settings.upstream_key_file and settings.upstream_key_env:
         fail("upstream_key_env", "and upstream_key_file are both given; which of them holds the key?")
     if settings.upstream_key_env and not _VARIABLE.fullmatch(settings.upstream_key_env):
@@ -277,19 +288,3 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
             "is wider than loopback: anyone who reaches it could use the gateway. "
             "Give --allow-remote and --token-file FILE as well, or listen on 127.0.0.1",
         )
-
-
-def _wrong_url(url: str) -> str | None:
-    """What is wrong with the upstream's URL, without quoting it: its query or user part may hold a key."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return "must be a URL such as https://api.openai.com/v1"
-    if parts.scheme not in ("http", "https") or not host or port == 0:
-        return "must be an http or https URL such as https://api.openai.com/v1"
-    if parts.username is not None or parts.password is not None:
-        return "must not hold a user name or password; clients send their own key, or see upstream_key_file"
-    if parts.fragment or any(c.isspace() for c in url):
-        return "must not hold a fragment or a space"
-    return None

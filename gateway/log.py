@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast
 
 import structlog
 
-from gateway.stats import OTHER, TurnRecord, model_label
+from gateway.stats import MAIN, OTHER, TurnRecord, model_label
 from gateway.upstream.remedies import REFUSED_TEXTS
 
 LIBRARIES = ("aiohttp", "asyncio", "websockets")
@@ -75,6 +75,7 @@ def turn_line(record: TurnRecord) -> None:
         added_ms=_ms(record.added),
         total_ms=_ms(record.total),
         recoveries=list(record.recoveries),
+        **({} if record.upstream == MAIN else {"upstream": record.upstream}),
         **({} if record.label is None else {"identity": record.label}),
         **({} if record.trace is None else {"trace_id": record.trace.split("-")[1]}),
     )
@@ -87,15 +88,15 @@ class SocketLog:
     """
 
     def __init__(self) -> None:
-        self._refused: set[tuple[Any, Any]] = set()
+        self._refused: set[tuple[Any, Any, Any]] = set()
 
     def line(self, what: str, fields: Mapping[str, Any]) -> None:
         """Log what became of a socket: ``opened``, ``closed`` or ``refused``."""
         level, more = logging.DEBUG, {}
         if what == "opened":
-            self._refused.clear()
+            self._refused = {kind for kind in self._refused if kind[0] != fields.get("upstream")}
         elif what == "refused":
-            kind = (fields.get("status"), fields.get("reason"))
+            kind = (fields.get("upstream"), fields.get("status"), fields.get("reason"))
             if kind not in self._refused:
                 self._refused.add(kind)
                 text = REFUSED_TEXTS.get(str(fields.get("reason")))

@@ -2,7 +2,8 @@
 
 One flat, frozen record: each field is a flag (``--max-body``), an environment variable (``UPWIRE_MAX_BODY``) and a key of the
 TOML file (``max_body``). ``help`` is the one sentence shown to the user; ``choices`` closes the set of values; ``reload`` says that
-a running gateway takes a new value from the file on SIGHUP.
+a running gateway takes a new value from the file on SIGHUP; ``table`` says that it is made of tables of the file, and is neither a
+flag nor a variable.
 Times are in seconds, sizes in bytes.
 """
 
@@ -17,8 +18,33 @@ PER_REQUEST_HEADERS = (
 )  # fmt: skip
 
 
-def _setting(default: Any, text: str, choices: tuple[str, ...] | None = None, *, reload: bool = False) -> Any:
-    return field(default=default, metadata={"help": text, "choices": choices, "reload": reload})
+def _setting(
+    default: Any,
+    text: str,
+    choices: tuple[str, ...] | None = None,
+    *,
+    reload: bool = False,
+    table: bool = False,
+) -> Any:
+    about = {"help": text, "choices": choices, "reload": reload, "table": table}
+    return field(default=default, metadata=about)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamEntry:
+    """One upstream: where clients find it here, where it is, and what goes along.
+
+    ``path`` is the local path in place of ``/v1``, ``url`` the base URL. ``headers`` take the place of the client's own of those names;
+    ``key_file`` or ``key_env`` hold the key that takes the place of the client's.
+    """
+
+    name: str
+    path: str
+    url: str
+    profile: str = "auto"
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    key_file: str = ""
+    key_env: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +63,10 @@ class Settings:
     )
     upstream: str = _setting(
         "https://api.openai.com/v1", "Base URL of the API, with its query if it needs one."
+    )
+    route: tuple[str, ...] = _setting(
+        (),
+        "Further upstreams, each under a local path of its own: PATH=URL, such as /azure/openai/v1=https://NAME.openai.azure.com/openai/v1.",
     )
     mode: str = _setting(
         "auto",
@@ -231,4 +261,10 @@ class Settings:
         "auto logs for people on a terminal and JSON elsewhere.",
         ("auto", "json", "console"),
         reload=True,
+    )
+    upstreams: tuple[UpstreamEntry, ...] = _setting(
+        (),
+        "Further upstreams as tables, [upstreams.NAME], each with path and url, and with profile, headers and key_file or key_env "
+        "where it needs them.",
+        table=True,
     )

@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import os
 import threading
+from collections.abc import Mapping
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from gateway import __version__
 from gateway.log import bounded_name
-from gateway.stats import TurnRecord
+from gateway.stats import MAIN, TurnRecord
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -34,16 +35,12 @@ class NoTraces(Exception):
 
 
 class Traces:
-    """Makes a span of each turn that has ended. ``upstream`` is the base URL of the API, of which host and port are told."""
+    """Makes a span of each turn that has ended. ``upstreams`` are base URLs by name, of which host and port are told."""
 
-    def __init__(self, provider: TracerProvider, upstream: str) -> None:
-        parts = urlsplit(upstream)
+    def __init__(self, provider: TracerProvider, upstreams: Mapping[str, str]) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer("upwire", __version__)
-        self._server: dict[str, Any] = {
-            "server.address": parts.hostname or "",
-            "server.port": parts.port or _PORTS.get(parts.scheme, 0),
-        }
+        self._servers = {name: _server(url) for name, url in upstreams.items()}
 
     def turn(self, record: TurnRecord) -> None:
         """Make the span of a turn that ends now; it belongs to the trace that the request named, if it did."""
@@ -56,7 +53,7 @@ class Traces:
             context=_parent(record.trace),
             kind=SpanKind.CLIENT,
             start_time=end - int(record.total * _NANOSECONDS),
-            attributes=self._server | _attributes(record, model),
+            attributes=self._servers.get(record.upstream, {}) | _attributes(record, model),
         )
         if record.outcome == "failed":
             span.set_status(Status(StatusCode.ERROR))
@@ -79,8 +76,13 @@ class Traces:
                 await sent.wait()
 
 
-def open_traces(upstream: str, processor: SpanProcessor | None = None) -> Traces:
-    """Traces that are exported by OTLP over HTTP, or through ``processor``. Raises NoTraces."""
+def open_traces(
+    upstream: str, processor: SpanProcessor | None = None, *, further: Mapping[str, str] | None = None
+) -> Traces:
+    """Traces of turns to ``upstream``, and to ``further`` ones by name, that are exported by OTLP over HTTP, or through ``processor``.
+
+    Raises NoTraces.
+    """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
@@ -94,7 +96,15 @@ def open_traces(upstream: str, processor: SpanProcessor | None = None) -> Traces
     resource = Resource.create({} if named else {"service.name": "upwire", "service.version": __version__})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
-    return Traces(provider, upstream)
+    return Traces(provider, {MAIN: upstream, **(further or {})})
+
+
+def _server(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    return {
+        "server.address": parts.hostname or "",
+        "server.port": parts.port or _PORTS.get(parts.scheme, 0),
+    }
 
 
 def _attributes(record: TurnRecord, model: str) -> dict[str, Any]:
@@ -111,6 +121,7 @@ def _attributes(record: TurnRecord, model: str) -> dict[str, Any]:
         "upwire.bytes.sent": record.upstream_out,
         "upwire.added": record.added,
         "upwire.pool_wait": record.waited,
+        "upwire.upstream": None if record.upstream == MAIN else record.upstream,
         "upwire.recoveries": record.recoveries or None,
         "error.type": str(record.status) if record.outcome == "failed" else None,
     }

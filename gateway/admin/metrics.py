@@ -74,6 +74,8 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
         "Time from request read to first event of the upstream.",
     ),
     "upwire_added_latency_seconds": ("histogram", (), "The gateway's own part of the time of a turn."),
+    "upwire_upstream_turns_total": ("counter", ("upstream", "mode"), "Turns that ended, by upstream."),
+    "upwire_upstream_connections": ("gauge", ("upstream", "state"), "Sockets, by upstream."),
     "upwire_identity_turns_total": (
         "counter",
         ("identity", "mode"),
@@ -157,6 +159,7 @@ class Metrics:
         yield _metric("upwire_conversation_items", {(): kept.get("items", 0)})
         yield _metric("upwire_conversation_bytes", {(): kept.get("bytes", 0)})
         yield from _identities(seen["identities"])
+        yield from _upstreams(seen["upstreams"])
         yield from _index(seen["index"])
         yield _histogram("upwire_pool_wait_seconds", {(): stats.waited})
         yield _histogram("upwire_first_event_seconds", {(mode,): stats.first_event[mode] for mode in MODES})
@@ -187,6 +190,18 @@ def _identities(seen: dict[str, Any]) -> Iterable[Metric]:
         name + "sent_bytes_total", {(label,): e["bytes"]["upstream_out"] for label, e in seen.items()}
     )
     yield _metric(name + "sockets", {(label,): e["sockets"] for label, e in seen.items()})
+
+
+def _upstreams(seen: dict[str, Any]) -> Iterable[Metric]:
+    """What is counted by upstream; the names are those of the operator."""
+    turns: dict[tuple[str, ...], float] = {
+        (name, mode): each["turns"][mode] for name, each in seen.items() for mode in MODES
+    }
+    yield _metric("upwire_upstream_turns_total", turns)
+    sockets: dict[tuple[str, ...], float] = {
+        (name, state): each["connections"][state] for name, each in seen.items() for state in SOCKET_STATES
+    }
+    yield _metric("upwire_upstream_connections", sockets)
 
 
 def _index(seen: dict[str, Any]) -> Iterable[Metric]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +12,7 @@ import click
 
 from gateway.cli.options import JSON_VARIABLE, read, setting_options
 from gateway.config import FILE_NAME, SYSTEM_FILE, Loaded, flag_name, variable_name
-from gateway.settings import Settings
+from gateway.settings import Settings, UpstreamEntry
 
 HEAD = f"""\
 # Settings of upwire as "upwire config" prints them: what each means, where its value comes from, and the value.
@@ -46,14 +46,14 @@ def command(*, as_json: bool, reveal: bool, config: str | None, **given: Any) ->
 def rows(loaded: Loaded, *, reveal: bool = False) -> Iterator[dict[str, Any]]:
     """Every setting as a record."""
     for setting in fields(Settings):
-        value = getattr(loaded.settings, setting.name)
+        table = setting.metadata["table"]
         yield {
             "name": setting.name,
-            "value": value if reveal else shown(value),
-            "default": setting.default,
+            "value": _value(loaded, setting.name, reveal=reveal),
+            "default": {} if table else setting.default,
             "source": loaded.sources[setting.name],
-            "flag": flag_name(setting.name),
-            "variable": variable_name(setting.name),
+            "flag": None if table else flag_name(setting.name),
+            "variable": None if table else variable_name(setting.name),
             "choices": setting.metadata["choices"],
             "reload": setting.metadata["reload"],
             "meaning": setting.metadata["help"],
@@ -64,9 +64,10 @@ def as_toml(loaded: Loaded, *, reveal: bool = False) -> str:
     """The settings as a configuration file that gives the same settings again, but for secrets that are not revealed."""
     parts = [HEAD]
     for row in rows(loaded, reveal=reveal):
-        secret = row["value"] != getattr(loaded.settings, row["name"])
+        secret = row["value"] != _value(loaded, row["name"], reveal=True)
         source = "default" if row["source"] == "default" else f"from {row['source']}"
-        how = ", ".join((row["flag"], row["variable"], *(["reload"] if row["reload"] else [])))
+        ways = (row["flag"], row["variable"]) if row["flag"] else ("in the file only",)
+        how = ", ".join((*ways, *(["reload"] if row["reload"] else [])))
         line = f"{row['name']} = {toml(row['value'])}"
         if secret:
             line = f"# {line}  # not shown in full: --reveal does"
@@ -77,10 +78,27 @@ def as_toml(loaded: Loaded, *, reveal: bool = False) -> str:
     return "\n".join(parts)
 
 
+def _value(loaded: Loaded, name: str, *, reveal: bool) -> Any:
+    value = getattr(loaded.settings, name)
+    if name == "upstreams":
+        return {entry.name: _table(entry, reveal=reveal) for entry in value}
+    return value if reveal else shown(value)
+
+
+def _table(entry: UpstreamEntry, *, reveal: bool) -> dict[str, Any]:
+    """An entry as its table, without what is at its default. The value of any header may be a secret."""
+    told = asdict(entry) | {"headers": {name: value if reveal else HIDDEN for name, value in entry.headers}}
+    del told["name"]
+    kept = {name: value for name, value in told.items() if value and (name, value) != ("profile", "auto")}
+    return kept if reveal else kept | {"url": shown(entry.url)}
+
+
 def toml(value: Any) -> str:
     """A value as it is written in TOML, whose texts escape as those of JSON do."""
     if isinstance(value, tuple):
         return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, (str, bool)):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
@@ -88,6 +106,8 @@ def toml(value: Any) -> str:
 
 def shown(value: Any) -> Any:
     """A value without what may be a secret: the query, user and password of a URL."""
+    if isinstance(value, tuple):
+        return tuple(shown(each) if "?" in each else each for each in value)
     if not isinstance(value, str):
         return value
     if "://" not in value:

@@ -35,8 +35,8 @@ def setting_options(names: Iterable[str] | None = None) -> Callable[[Decorated],
 
     def decorate(command: Decorated) -> Decorated:
         for setting in reversed(fields(Settings)):
-            if wanted is None or setting.name in wanted:
-                about = setting.metadata
+            about = setting.metadata
+            if not about["table"] and (wanted is None or setting.name in wanted):
                 command = _option(setting.name, setting.default, about["help"], about["choices"])(command)
         return click.option(
             "--config",

@@ -12,7 +12,8 @@ import click
 from gateway import __version__
 from gateway.cli.options import read, setting_options
 from gateway.config import Loaded, key_place, load_tokens
-from gateway.settings import Settings
+from gateway.settings import Settings, UpstreamEntry
+from gateway.upstream.entries import further_entries
 
 
 @click.command("serve")
@@ -81,11 +82,21 @@ def ready_lines(loaded: Loaded, url: str) -> list[str]:
         *(f"listening on {address}" for address in settings.listen),
         f"upstream {base}{'?...' if query else ''}",
         *([f"upstream key from {held}"] if (held := key_place(settings)) else []),
+        *(further_line(entry) for entry in further_entries(settings)),
         f"mode {settings.mode}, match {settings.match}",
         *([f"workers {settings.workers}"] if settings.workers > 1 else []),
         f"configuration from {origin(loaded)}",
         f"export OPENAI_BASE_URL={url}/v1",
     ]
+
+
+def further_line(entry: UpstreamEntry) -> str:
+    """Where the requests under a local path go, without the query, and whose key goes along."""
+    base, query, _ = entry.url.partition("?")
+    held = entry.key_file or (f"the environment variable {entry.key_env}" if entry.key_env else "")
+    return f"upstream {entry.path} -> {base}{'?...' if query else ''}" + (
+        f", key from {held}" if held else ""
+    )
 
 
 def origin(loaded: Loaded) -> str:

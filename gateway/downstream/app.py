@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Middleware
 
 from gateway.downstream.guards import Guard
 from gateway.downstream.malformed import (
@@ -17,11 +17,10 @@ from gateway.downstream.malformed import (
     method_not_allowed,
     not_found,
 )
-from gateway.downstream.passthrough import OnDeleted, Passthrough, Relayed
+from gateway.downstream.passthrough import Relayed
+from gateway.downstream.ways import Way
 from gateway.settings import Settings
-from gateway.turn.call import Headers
-from gateway.upstream.identity import header_pairs
-from gateway.upstream.plain import PlainHttp
+from gateway.upstream.local_paths import LocalPaths
 from gateway.upstream.urls import RESPONSES, api_path
 
 GUARD = web.AppKey("guard", Guard)
@@ -35,23 +34,18 @@ _LINGER = 5.0
 def build_app(
     *,
     settings: Settings,
-    plain: PlainHttp,
-    respond: Handler,
-    identify: Callable[[web.Request], bytes],
-    on_deleted: OnDeleted,
+    ways: LocalPaths[Way],
     on_failure: OnFailure,
-    received: Callable[[web.Request], Headers] = lambda request: header_pairs(request.raw_headers),
     admin_routes: Iterable[web.AbstractRouteDef] = (),
     tokens: Collection[str] = (),
     middlewares: Sequence[Middleware] = (),
 ) -> web.Application:
     """The application.
 
-    ``respond`` answers ``POST /v1/responses`` and may raise GatewayError before it has begun to answer; all else of the API goes
-    through ``plain``. ``admin_routes`` are our own paths. ``received``, ``identify`` and ``on_deleted`` are those of Passthrough, ``on_failure``
-    takes failures of the gateway itself, one of ``tokens`` is asked of every client if there are any, and ``middlewares`` run outermost.
+    ``ways`` answer what is the API's, ``admin_routes`` are our own paths. ``on_failure`` takes failures of the gateway itself, one of
+    ``tokens`` is asked of every client if there are any, and ``middlewares`` run outermost.
     """
-    guard = Guard(settings, tokens=tokens)
+    guard = Guard(settings, ways, tokens=tokens)
     app = web.Application(
         middlewares=[*middlewares, answer_errors(on_failure), guard.middleware],
         client_max_size=settings.max_body,
@@ -63,16 +57,14 @@ def build_app(
     for route in app.add_routes(admin_routes):
         if route.resource is not None:
             ours[route.resource.canonical] = {each.method for each in route.resource}
-    through = Passthrough(
-        plain=plain, upstream=settings.upstream, received=received, identify=identify, on_deleted=on_deleted
-    ).handle
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        path = api_path(request.raw_path)
-        if path == RESPONSES and request.method == "POST":
-            return await respond(request)
-        if path is not None:
-            return await through(request)
+        found = ways.find(request.raw_path)
+        if found is not None:
+            way, target = found
+            if request.method == "POST" and api_path(target) == RESPONSES:
+                return await way.respond(request, target)
+            return await way.through(request, target)
         methods = ours.get(request.raw_path.partition("?")[0])
         if methods is not None:
             return error_response(method_not_allowed(), Allow=", ".join(sorted(methods)))

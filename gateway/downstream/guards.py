@@ -17,10 +17,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.downstream.malformed import error_response
+from gateway.downstream.ways import Way
 from gateway.errors import BadRequest
 from gateway.settings import Settings
 from gateway.upstream.identity import CLIENT_KEYS, key_in
-from gateway.upstream.urls import api_path
+from gateway.upstream.local_paths import LocalPaths
 
 _OPEN = frozenset({"/healthz", "/readyz", "/dashboard"})
 """Paths for which no token is asked: they tell nothing but that the process lives, and a page that then asks for the token."""
@@ -33,13 +34,13 @@ class Guard:
     """The checks, as a middleware.
 
     ``tokens`` are those of which clients must present one, if there are any: in ``x-upwire-token``, or as their key where that has no
-    other use: everywhere, if the gateway has the upstream's key, and else outside the API, where scrapers know no other header.
+    other use: on ``ways`` to an upstream whose key the gateway has, and outside the API, where scrapers know no other header.
     """
 
-    def __init__(self, settings: Settings, *, tokens: Collection[str] = ()) -> None:
+    def __init__(self, settings: Settings, ways: LocalPaths[Way], *, tokens: Collection[str] = ()) -> None:
         self.reconfigure(settings)
+        self._ways = ways
         self._tokens = [token.encode("utf-8", "surrogatepass") for token in tokens]
-        self._token_as_key = bool(settings.upstream_key_file or settings.upstream_key_env)
         self._listening = _name(settings.host)
         self.leaving = False
 
@@ -59,7 +60,9 @@ class Guard:
         if not self._is_ours(request):
             raise _forbidden("Host", "allowed_hosts")
         origin = request.headers.get("Origin")
-        if (origin is not None and not self._may_call(request)) or (origin is None and _is_embedded(request)):
+        if (origin is not None and not self._may_call(request)) or (
+            origin is None and self._is_embedded(request)
+        ):
             raise _forbidden("Origin", "allowed_origins")
         if origin is not None and request.method == "OPTIONS" and _PREFLIGHT in request.headers:
             return self._preflight(request)
@@ -117,6 +120,11 @@ class Guard:
         own = f"http://{request.headers.get('Host', '')}".lower()
         return len(request.headers.getall("Origin")) == 1 and (origin in self._origins or origin == own)
 
+    def _is_embedded(self, request: web.Request) -> bool:
+        """Whether a page of another site asks for this in a way that tells no Origin, as for an image or a script."""
+        site = request.headers.get("Sec-Fetch-Site", "").lower()
+        return site in {"cross-site", "same-site"} and self._ways.find(request.raw_path) is not None
+
     def _preflight(self, request: web.Request) -> web.Response:
         asked = request.headers.get("Access-Control-Request-Headers", "")
         headers = {
@@ -131,9 +139,11 @@ class Guard:
     def _check_token(self, request: web.Request) -> None:
         own = [request.headers.get("x-upwire-token", "")]
         keys = [key_in(request.headers.get(name, "")) for name in CLIENT_KEYS]
-        goes_up = api_path(request.raw_path) is not None and not self._token_as_key
+        found = self._ways.find(request.raw_path)
+        way = self._ways.main if found is None else found[0]
+        goes_up = found is not None and not way.keyed
         if not self._are_tokens(own if goes_up else own + keys):
-            also = " or as the API key" if self._token_as_key else ""
+            also = " or as the API key" if way.keyed else ""
             raise BadRequest(
                 f"This gateway asks for its token in the header x-upwire-token{also}.",
                 code="invalid_gateway_token",
@@ -173,12 +183,6 @@ def _ambiguous(request: web.Request) -> BadRequest | None:
             status=501,
         )
     return None
-
-
-def _is_embedded(request: web.Request) -> bool:
-    """Whether a page of another site asks for this in a way that tells no Origin, as for an image or a script."""
-    site = request.headers.get("Sec-Fetch-Site", "").lower()
-    return site in {"cross-site", "same-site"} and api_path(request.raw_path) is not None
 
 
 def _forbidden(header: str, setting: str) -> BadRequest:

@@ -90,8 +90,8 @@ def sever(request: web.Request) -> None:
 class Passthrough:
     """The handler for requests that are no turns.
 
-    ``upstream`` is the base URL, ``received`` gives a request's headers for the upstream, ``identify`` tells whose request it
-    is, and ``on_deleted`` is called with that and the id of a response that the upstream has deleted, before the client knows.
+    ``upstream`` is the base URL, ``received`` gives a request's headers for the upstream, ``identify`` tells by it and its
+    target whose request it is, and ``on_deleted`` is called with that and the id of a response that the upstream has deleted, before the client knows.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Passthrough:
         plain: PlainHttp,
         upstream: str,
         received: Callable[[web.Request], Headers],
-        identify: Callable[[web.Request], bytes],
+        identify: Callable[[web.Request, str], bytes],
         on_deleted: OnDeleted,
     ) -> None:
         self._plain = plain
@@ -109,13 +109,13 @@ class Passthrough:
         self._identify = identify
         self._on_deleted = on_deleted
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Send ``request`` upstream and relay the answer."""
-        deleted = _deleted(request)
-        identity = self._identify(request) if deleted is not None else b""
+    async def handle(self, request: web.Request, target: str) -> web.StreamResponse:
+        """Send ``request``, whose target under ``/v1`` is given, upstream and relay the answer."""
+        deleted = _deleted(request.method, target)
+        identity = self._identify(request, target) if deleted is not None else b""
         async with self._plain.request(
             request.method,
-            http_url(self._upstream, request.raw_path),
+            http_url(self._upstream, target),
             upstream_headers(self._received(request)),
             body_chunks(request) if request.body_exists else None,
         ) as response:
@@ -126,10 +126,10 @@ class Passthrough:
             return await relay(request, response)
 
 
-def _deleted(request: web.Request) -> str | None:
-    """The id of the response that ``request`` would delete, if it is such a request."""
-    path = api_path(request.raw_path) or ""
+def _deleted(method: str, target: str) -> str | None:
+    """The id of the response that a request would delete, if it is such a request."""
+    path = api_path(target) or ""
     name = path.removeprefix(RESPONSES + "/").removesuffix("/")
-    if request.method != "DELETE" or not path.startswith(RESPONSES + "/") or not name or "/" in name:
+    if method != "DELETE" or not path.startswith(RESPONSES + "/") or not name or "/" in name:
         return None
     return unquote(name)

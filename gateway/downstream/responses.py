@@ -10,6 +10,7 @@ from aiohttp.http import HttpVersion11
 
 from gateway.conversation.arriving import Body
 from gateway.downstream.passthrough import break_off, relay
+from gateway.downstream.ways import Answer
 from gateway.turn.call import Call, Headers, Relayed, StreamBroken, Streaming, Whole
 from gateway.turn.driver import TurnDriver
 from gateway.turn.turn import Turn
@@ -35,7 +36,7 @@ def responder(
     *,
     identify: Callable[[web.Request], bytes] | None = None,
     elsewhere: Elsewhere | None = None,
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+) -> Answer:
     """The handler.
 
     ``read`` feeds a request's decoded body to what it is given. ``token`` gives what it presented to the gateway itself, if
@@ -43,10 +44,10 @@ def responder(
     to be computed from these; ``elsewhere`` takes what is not to be answered by this process.
     """
 
-    async def respond(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request, target: str) -> web.StreamResponse:
         headers, presented = received(request), token(request)
         if identify is None:
-            identity = driver.identity(headers, presented, request.raw_path.partition("?")[2])
+            identity = driver.identity(headers, presented, target.partition("?")[2])
         else:
             identity = identify(request)
         party, places = driver.parties.of(identity, headers, presented), driver.places
@@ -71,7 +72,7 @@ def responder(
                     await places.wait(party)
                 held = True
             call = Call(
-                target=request.raw_path,
+                target=target,
                 headers=headers,
                 body=body,
                 token=presented,

@@ -2,11 +2,13 @@
 
 from gateway.pool.age import AgeLimits
 from gateway.pool.choice import Barred, Closed, Closing, Dial, Fate, Full, PoolLimits, Use, Want
+from gateway.pool.line import MAIN, Line
 from gateway.pool.party import Party
 from gateway.pool.pool import Pool
 from gateway.pool.upgrade import Bar, UpgradeMemory
 
 __all__ = [
+    "MAIN",
     "AgeLimits",
     "Bar",
     "Barred",
@@ -15,6 +17,7 @@ __all__ = [
     "Dial",
     "Fate",
     "Full",
+    "Line",
     "Party",
     "Pool",
     "PoolLimits",

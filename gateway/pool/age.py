@@ -35,7 +35,7 @@ class AgeLimits:
     """
 
     def __init__(self, configured: float, *, floor: float) -> None:
-        self._configured = configured
+        self.configured = configured
         self._floor = floor
         self._learned: dict[str, _Learned] = {}
         self._seen: dict[str, _Seen] = {}
@@ -43,7 +43,7 @@ class AgeLimits:
     def limit(self, upstream: str, now: float) -> float:
         """The age in seconds from which a socket to ``upstream`` is retired."""
         known = self._learned.get(upstream)
-        return known.limit if known is not None and now < known.until else self._configured
+        return known.limit if known is not None and now < known.until else self.configured
 
     def lowest_learned(self, now: float) -> tuple[float, float] | None:
         """The lowest limit that any upstream taught and for how many seconds it still counts, or None if none did."""

@@ -37,6 +37,7 @@ class Closed(StrEnum):
     DRAINED = "drained"
     PING_TIMEOUT = "ping_timeout"
     WRITE_TIMEOUT = "write_timeout"
+    KEY_CHANGED = "key_changed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.pool.age import AgeLimits
 from gateway.pool.choice import Barred, Closed, Closing, Dial, Fate, Full, PoolLimits, Use, Want
+from gateway.pool.line import MAIN, Learned, Line
 from gateway.pool.party import Party, may_take
 from gateway.pool.sockets import PooledSocket, Sockets, State
 from gateway.pool.yielding import yielding
-
-_FORGETFUL_IDENTITIES = 10_000
 
 
 class Pool:
@@ -27,9 +25,8 @@ class Pool:
 
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
-        self._ages = AgeLimits(limits.socket_age, floor=limits.learn_floor)
         self._sockets = Sockets()
-        self._forgetful: dict[bytes, float] = {}
+        self._learned: dict[str, Learned] = {}
         self._closings: list[Closing] = []
         self._closed: Counter[Closed] = Counter()
         self._opened = 0
@@ -43,6 +40,7 @@ class Pool:
         now: float,
         *,
         upstream: str,
+        line: Line = MAIN,
         model: str | None = None,
         party: Party | None = None,
         fresh: bool = False,
@@ -67,7 +65,7 @@ class Pool:
             if socket.takes_turn and self._aged(socket, now):
                 self._close(socket, Closed.AGE)
         idle = [s for s in mine.values() if s.takes_turn and s.id not in avoid and s.model == model]
-        forgetful = self._forgetful.get(identity, now) > now
+        forgetful = not self.finds_stored(identity, now, line=line)
         parent: Want | None = None
         for want in () if fresh else wants:
             holder = next((s for s in idle if s.tip == want.response_id), None)
@@ -83,7 +81,7 @@ class Pool:
             return self._use(min(harmless, key=_least_missed), parent, fate, now)
         within = self._within(party, mine)
         if within and len(self._sockets) < self._limits.sockets and may_dial:
-            return self._dial(identity, upstream, model, party, now, parent=parent, fate=fate)
+            return self._dial(identity, upstream, model, party, now, line=line, parent=parent, fate=fate)
         if lendable:
             return self._use(min(lendable, key=_least_missed), parent, fate, now)
         if within and len(self._sockets) < self._limits.sockets:
@@ -99,7 +97,7 @@ class Pool:
         if not may_dial:
             return Barred()
         self._close(room, Closed.EVICTED)
-        return self._dial(identity, upstream, model, party, now, parent=parent, fate=fate)
+        return self._dial(identity, upstream, model, party, now, line=line, parent=parent, fate=fate)
 
     def opened(self, socket_id: int, now: float) -> None:
         """A reserved dial succeeded; its socket is busy with the turn that asked for it."""
@@ -115,6 +113,7 @@ class Pool:
         now: float,
         *,
         upstream: str,
+        line: Line = MAIN,
         model: str | None = None,
         party: Party | None = None,
     ) -> Dial | None:
@@ -126,7 +125,7 @@ class Pool:
         if not self.lacks_spare(identity, now, model=model, party=party):
             return None
         party = self._party(self._sockets.of(identity), party)
-        socket = self._sockets.add(identity, upstream, model, party, now, state=State.WARMING)
+        socket = self._sockets.add(identity, upstream, model, party, now, state=State.WARMING, line=line)
         return Dial(socket.id, None, None)
 
     def lacks_spare(self, identity: bytes, now: float, *, model: str | None, party: Party | None) -> bool:
@@ -172,7 +171,7 @@ class Pool:
             socket.tip, socket.stored = tip, stored
         socket.last_used = socket.since = now
         self._idle(socket)
-        if not self._draining and self._aged(socket, now):
+        if socket.takes_turn and socket.id in self._sockets and self._aged(socket, now):
             self._close(socket, Closed.AGE)
 
     def close(self, socket_id: int, reason: Closed) -> None:
@@ -186,14 +185,14 @@ class Pool:
         if socket is not None:
             self._closed[Closed.LOST] += 1
             idle = now - socket.last_used if socket.takes_turn else 0.0
-            self._ages.closed(socket.upstream, now - socket.opened_at, idle, now)
+            self._of(socket.line).ages.closed(socket.upstream, now - socket.opened_at, idle, now)
 
     def aged(self, socket_id: int, now: float) -> None:
         """The upstream refused a turn because this socket is too old; the shell closes it."""
         socket = self._sockets.remove(socket_id)
         if socket is not None:
             self._closed[Closed.AGE] += 1
-            self._ages.refused(socket.upstream, now - socket.opened_at, now)
+            self._of(socket.line).ages.refused(socket.upstream, now - socket.opened_at, now)
 
     def retire(self, now: float) -> None:
         """Close idle sockets that are too old or unused for too long."""
@@ -215,6 +214,17 @@ class Pool:
         for socket in self._sockets:
             if socket.takes_turn:
                 self._close(socket, Closed.DRAINED)
+
+    def outdate(self, identity: bytes | None = None, *, line: Line | None = None) -> None:
+        """Close the sockets of an identity or of a line that are idle now, and the others when they have served their turn.
+
+        The key that they were opened with has been replaced.
+        """
+        for socket in self._sockets if identity is None else tuple(self._sockets.of(identity).values()):
+            if line is None or socket.line.name == line.name:
+                socket.outdated = True
+                if socket.takes_turn:
+                    self._close(socket, Closed.KEY_CHANGED)
 
     def take_closings(self) -> list[Closing]:
         """The sockets that the shell has yet to close, each once."""
@@ -240,12 +250,13 @@ class Pool:
             if socket.tip == response_id:
                 socket.tip = None
 
-    def forgets_stored(self, identity: bytes, now: float) -> None:
+    def forgets_stored(self, identity: bytes, now: float, *, line: Line = MAIN) -> None:
         """The upstream did not find a stored response of ``identity``: for a time only socket memory is used for it."""
-        self._forgetful.pop(identity, None)
-        if len(self._forgetful) >= _FORGETFUL_IDENTITIES:
-            del self._forgetful[next(iter(self._forgetful))]
-        self._forgetful[identity] = now + self._limits.forgets_for
+        self._of(line).forgets_stored(identity, now + self._limits.forgets_for)
+
+    def finds_stored(self, identity: bytes, now: float, *, line: Line = MAIN) -> bool:
+        """Whether nothing is known against continuing stored responses of ``identity`` on any socket."""
+        return self._of(line).finds_stored(identity, now)
 
     def snapshot(self) -> dict[str, Any]:
         """The ``connections`` part of the statistics."""
@@ -260,17 +271,26 @@ class Pool:
         """The ``sockets`` part of the statistics: what up to ``most`` of them are doing, the busy ones first."""
         return self._sockets.listed(now, most)
 
-    def learned_age(self, now: float) -> tuple[float, float] | None:
-        """The lowest age limit in seconds that an upstream taught and for how long it still counts, or None."""
-        return self._ages.lowest_learned(now)
+    def health(self, now: float, line: Line = MAIN) -> dict[str, Any]:
+        """What was learned of the upstream of a line, for the statistics."""
+        found = self._of(line)
+        learned = found.ages.lowest_learned(now)
+        return {
+            "socket_age_seconds": found.ages.configured if learned is None else learned[0],
+            "socket_age_learned": learned is not None,
+            "socket_age_learned_seconds": 0.0 if learned is None else round(learned[1], 1),
+            "identities_without_stored_parents": found.forgetful(now),
+        }
 
-    def finds_stored(self, identity: bytes, now: float) -> bool:
-        """Whether nothing is known against continuing stored responses of ``identity`` on any socket."""
-        return self._forgetful.get(identity, now) <= now
+    def counted(self, line: Line) -> dict[str, int]:
+        """How many sockets of a line are open, and what they are doing, for the statistics."""
+        return self._sockets.counted(line.name)
 
-    def forgetful(self, now: float) -> int:
-        """For how many identities the upstream does not find what it was asked to store."""
-        return sum(now < until for until in self._forgetful.values())
+    def _of(self, line: Line) -> Learned:
+        found = self._learned.get(line.name)
+        if found is None:
+            found = self._learned[line.name] = Learned(line, self._limits)
+        return found
 
     @staticmethod
     def _party(mine: Mapping[int, PooledSocket], party: Party | None) -> Party:
@@ -305,10 +325,11 @@ class Pool:
         party: Party,
         now: float,
         *,
+        line: Line,
         parent: Want | None,
         fate: Fate | None,
     ) -> Dial:
-        socket = self._sockets.add(identity, upstream, model, party, now, state=State.DIALLING)
+        socket = self._sockets.add(identity, upstream, model, party, now, state=State.DIALLING, line=line)
         socket.continued = parent is not None
         return Dial(socket.id, parent, fate)
 
@@ -323,12 +344,12 @@ class Pool:
         return Fate.SUPERSEDED if any(wanted in s.past for s in mine.values()) else Fate.LOST
 
     def _aged(self, socket: PooledSocket, now: float) -> bool:
-        return now - socket.opened_at >= self._ages.limit(socket.upstream, now)
+        return now - socket.opened_at >= self._of(socket.line).ages.limit(socket.upstream, now)
 
     def _idle(self, socket: PooledSocket) -> None:
         self._sockets.turn_to(socket, State.IDLE)
-        if self._draining:
-            self._close(socket, Closed.DRAINED)
+        if self._draining or socket.outdated:
+            self._close(socket, Closed.DRAINED if self._draining else Closed.KEY_CHANGED)
 
     def _close(self, socket: PooledSocket, reason: Closed) -> None:
         self._sockets.remove(socket.id)

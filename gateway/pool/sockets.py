@@ -10,6 +10,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
+from gateway.pool.line import MAIN, Line
 from gateway.pool.party import Party
 
 _REMEMBERED_TIPS = 64
@@ -29,7 +30,10 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class PooledSocket:
-    """One socket as the pool sees it. Times are in seconds; ``tip`` is its newest response, ``past`` those before."""
+    """One socket as the pool sees it. Times are in seconds; ``tip`` is its newest response, ``past`` those before.
+
+    ``outdated`` says that its key has been replaced, so that it serves no further turn.
+    """
 
     id: int
     identity: bytes
@@ -44,6 +48,8 @@ class PooledSocket:
     tip: str | None = None
     stored: bool = False
     continued: bool = False
+    line: Line = MAIN
+    outdated: bool = False
     past: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_TIPS))
 
     @property
@@ -103,12 +109,20 @@ class Sockets:
         return self._of.get(identity, _NONE)
 
     def add(
-        self, identity: bytes, upstream: str, model: str | None, party: Party, now: float, *, state: State
+        self,
+        identity: bytes,
+        upstream: str,
+        model: str | None,
+        party: Party,
+        now: float,
+        *,
+        state: State,
+        line: Line = MAIN,
     ) -> PooledSocket:
         """A new socket, to be dialled."""
         number = next(self._ids)
         socket = PooledSocket(
-            number, identity, upstream, model, party, now, opened_at=now, since=now, state=state
+            number, identity, upstream, model, party, now, opened_at=now, since=now, state=state, line=line
         )
         party.sockets += 1
         self._count(socket, socket.has_turn)
@@ -134,11 +148,14 @@ class Sockets:
             self._count(socket, -socket.has_turn)
         return socket
 
-    def counted(self) -> dict[str, int]:
-        """How many are open, and what they are doing, for the statistics."""
-        idle = sum(s.state is State.IDLE for s in self._all.values())
-        busy = sum(s.state is State.BUSY for s in self._all.values())
-        return {"open": idle + busy, "busy": busy, "idle": idle, "dialling": len(self._all) - idle - busy}
+    def __contains__(self, socket_id: int) -> bool:
+        return socket_id in self._all
+
+    def counted(self, line: str | None = None) -> dict[str, int]:
+        """How many are open, of one line or of all, and what they are doing, for the statistics."""
+        states = [s.state for s in self._all.values() if line is None or s.line.name == line]
+        idle, busy = states.count(State.IDLE), states.count(State.BUSY)
+        return {"open": idle + busy, "busy": busy, "idle": idle, "dialling": len(states) - idle - busy}
 
     def listed(self, now: float, most: int) -> list[dict[str, Any]]:
         """What up to ``most`` of them are doing, the busy ones first, for the statistics. Whose they are is not told."""

@@ -16,28 +16,21 @@ from gateway.downstream.app import GUARD, build_app, build_runner
 from gateway.downstream.body import take_body
 from gateway.downstream.passthrough import OnDeleted
 from gateway.downstream.responses import Elsewhere, responder
+from gateway.downstream.ways import Way
 from gateway.index.opening import open_index
 from gateway.pool import PoolLimits
 from gateway.server.fellows import Fellows, Parts, part_of, team_part
 from gateway.server.lifecycle import Gateway, Requests
+from gateway.server.links import Link, links_of, watch_keys
 from gateway.server.observe import Observation
 from gateway.settings import Settings
 from gateway.store import Store, StoreLimits
 from gateway.tasks import Tasks
-from gateway.turn.call import Headers
-from gateway.turn.driver import TurnDriver
-from gateway.upstream.deflate import Compression
-from gateway.upstream.dial import DialOptions
-from gateway.upstream.identity import CLIENT_KEYS, header_pairs, with_key
-from gateway.upstream.key import upstream_key
-from gateway.upstream.liveness import Patience
-from gateway.upstream.plain import PlainHttp, PlainOptions
-from gateway.upstream.profile import profile_of
-from gateway.upstream.route import Route, route_to
+from gateway.turn.shared import Shared
+from gateway.upstream.identity import header_pairs
 from gateway.upstream.socket_pool import SocketPool
 from gateway.upstream.team import Team, read_team
 
-TOKEN_HEADER = "x-upwire-token"  # noqa: S105 (a name, no secret)
 SHUTDOWN = 1.0
 """Seconds for the last bytes of answers, after the drain."""
 
@@ -62,85 +55,59 @@ def assemble(  # noqa: PLR0915 (it names every part once)
         return read_team(settings.team_file, tokens)
 
     team = team_of(settings)
-    route = route_to(
-        settings.upstream,
-        os.environ,
-        proxy=settings.proxy,
-        ca_file=settings.ca_file,
-        client_cert=settings.client_cert,
-        tls_minimum=settings.tls_minimum,
-    )
-    profile = profile_of(settings.upstream, settings.profile)
-    key = upstream_key(settings.upstream_key_file, settings.upstream_key_env, os.environ)
+    links = links_of(settings, os.environ, tokens=tokens)
+    main = links.main
     tasks = Tasks(log.failed)
-    index = open_index(settings, os.environ, tasks, reloads=profile.reloads)
-    plain = PlainHttp(
-        PlainOptions(
-            connect_timeout=settings.dial_timeout,
-            tls=route.tls,
-            proxy=route.proxy,
-            max_header=settings.max_header,
-        )
-    )
+    index = open_index(settings, os.environ, tasks, reloads=any(link.profile.reloads for link in links))
     pool = SocketPool(
-        limits=_limits(settings), dial=_dial(settings, route), tasks=tasks, on_event=log.SocketLog().line
+        limits=_limits(settings), dial=main.dial(), tasks=tasks, line=main.line, on_event=log.SocketLog().line
     )
+    for link in links:
+        if link is not main:
+            pool.add(link.line, link.dial())
     store = Store(_store_limits(settings))
-    observed = Observation(settings)
-    driver = TurnDriver(
+    observed = Observation(settings, [link.entry for link in links])
+    shared = Shared(
         settings,
         store=store,
         pool=pool,
-        plain=plain,
         counter=observed.stats,
         team=team,
         index=index,
         key=None if fellows is None or index is not None else fellows.key,
     )
+    for link in links:
+        link.open(shared)
     observed.stats.members.name(team.labels)
-    observed.of(store=store, pool=pool, driver=driver)
+    observed.of(shared, {link.entry: link.driver for link in links})
     requests = Requests()
 
     async def close() -> None:
         await pool.close()
-        await plain.close()
+        for link in links:
+            await link.close()
         if index is not None:
             await index.close()
         await tasks.close()
         await observed.close()
 
-    # Where no token is asked for, a header of that name tells nobody apart. A client's key that goes no further still does.
-    ours = [*([TOKEN_HEADER] if tokens else []), *(sorted(CLIENT_KEYS) if key is not None else [])]
-
-    def presented(request: web.Request) -> str | None:
-        return "\n".join(request.headers.get(name, "") for name in ours) if ours else None
-
-    def received(request: web.Request) -> Headers:
-        headers = header_pairs(request.raw_headers)
-        return headers if key is None else with_key(headers, key.current(), profile.key_header)
-
     async def read(request: web.Request, take: Callable[[bytes], None]) -> None:
         await take_body(request, take, max_decoded=settings.max_body, patience=settings.client_timeout)
 
-    def identify(request: web.Request) -> bytes:
-        query = request.raw_path.partition("?")[2]
-        return driver.identity(received(request), presented(request), query)
-
     elsewhere: Elsewhere | None = None
     everywhere: Everywhere | None = None
-    on_deleted: OnDeleted = driver.deleted
+    on_deleted: OnDeleted = shared.deleted
     if fellows is not None:
-        parts = Parts(settings, driver, observed, requests, read, presented, received)
-        elsewhere, everywhere = fellows.meet(parts)
+        elsewhere, everywhere = fellows.meet(Parts(settings, links, shared, observed, requests, read))
         on_deleted = fellows.deleted
+
+    def way(link: Link) -> Way:
+        respond = responder(link.driver, read, link.presented, link.received, elsewhere=elsewhere)
+        return Way(respond, link.passthrough(on_deleted).handle, keyed=link.key is not None)
 
     app = build_app(
         settings=settings,
-        plain=plain,
-        respond=responder(driver, read, presented, received, elsewhere=elsewhere),
-        received=received,
-        identify=identify,
-        on_deleted=on_deleted,
+        ways=links.map(way),
         on_failure=log.failed,
         admin_routes=admin_routes(
             snapshot=observed.snapshot,
@@ -148,8 +115,8 @@ def assemble(  # noqa: PLR0915 (it names every part once)
             metrics=observed.metrics,
             feed=observed.feed,
             everywhere=everywhere,
-            may_see=lambda request: driver.parties.may_see(
-                header_pairs(request.raw_headers), presented(request)
+            may_see=lambda request: shared.parties.may_see(
+                header_pairs(request.raw_headers), main.presented(request)
             ),
         ),
         tokens=tokens,
@@ -157,14 +124,17 @@ def assemble(  # noqa: PLR0915 (it names every part once)
     )
     app.on_shutdown.append(observed.end)
     runner = build_runner(app, settings, on_failure=log.failed, shutdown_timeout=SHUTDOWN)
+    tasks.spawn(watch_keys(links), name="watch keys")
     tasks.spawn(_let_go(store, settings.conversation_age), name="let go of conversations")
 
     def reconfigure(wanted: Settings) -> None:
         wanted = wanted if fellows is None else part_of(wanted, fellows.count)
         team = team_of(wanted)
-        driver.parties.reconfigure(team)
+        shared.parties.reconfigure(team)
         observed.stats.members.name(team.labels)
-        driver.reconfigure(wanted)
+        shared.reconfigure(wanted)
+        for link in links:
+            link.reconfigure(wanted)
         pool.reconfigure(_limits(wanted))
         store.reconfigure(_store_limits(wanted), monotonic())
         app[GUARD].reconfigure(wanted)
@@ -199,22 +169,7 @@ def _limits(settings: Settings) -> PoolLimits:
         sockets=settings.sockets,
         socket_wait=settings.socket_wait,
         socket_idle=settings.socket_idle,
-        socket_age=min(settings.socket_age, profile_of(settings.upstream, settings.profile).socket_age),
+        socket_age=settings.socket_age,
         upgrade_memory=settings.upgrade_memory,
         warm=settings.warm,
-    )
-
-
-def _dial(settings: Settings, route: Route) -> DialOptions:
-    return DialOptions(
-        ssl=route.tls,
-        proxy=route.proxy,
-        dial_timeout=settings.dial_timeout,
-        max_event=settings.max_event,
-        compression=Compression(offered=settings.compression == "auto"),
-        patience=Patience(
-            ping_interval=settings.ping_interval,
-            ping_timeout=settings.ping_timeout,
-            write_timeout=settings.write_timeout,
-        ),
     )

@@ -11,10 +11,11 @@ from aiohttp import web
 from gateway.admin.routes import Everywhere
 from gateway.downstream.responses import Elsewhere
 from gateway.server.lifecycle import Requests
+from gateway.server.links import Link
 from gateway.server.observe import Observation
 from gateway.settings import Settings
-from gateway.turn.call import Headers
-from gateway.turn.driver import TurnDriver
+from gateway.turn.shared import Shared
+from gateway.upstream.local_paths import LocalPaths
 from gateway.upstream.team import Team
 
 DIVIDED = (
@@ -32,12 +33,11 @@ class Parts:
     """The parts of this process that the others ask for something."""
 
     settings: Settings
-    driver: TurnDriver
+    links: LocalPaths[Link]
+    shared: Shared
     observed: Observation
     requests: Requests
     read: Callable[[web.Request, Callable[[bytes], None]], Awaitable[None]]
-    presented: Callable[[web.Request], str | None]
-    received: Callable[[web.Request], Headers]
 
 
 class Fellows(Protocol):

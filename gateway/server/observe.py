@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
 from typing import Any
 
 from gateway import __version__, log
 from gateway.admin import Feed, Metrics
 from gateway.index.health import no_index
-from gateway.settings import Settings
+from gateway.settings import Settings, UpstreamEntry
 from gateway.stats import Stats, TurnRecord
-from gateway.store import Store
-from gateway.traces import open_traces
+from gateway.traces import Traces, open_traces
 from gateway.turn.driver import TurnDriver
-from gateway.upstream.socket_pool import SocketPool
+from gateway.turn.shared import Shared
 from gateway.upstream.urls import without_secrets
 
 SHOWN_SOCKETS = 64
 """Sockets that the statistics list one by one; all are counted."""
+
+
+def _traces(settings: Settings, entries: Sequence[UpstreamEntry]) -> Traces:
+    return open_traces(settings.upstream, further={entry.name: entry.url for entry in entries})
 
 
 class Observed(Stats):
@@ -37,20 +40,22 @@ class Observed(Stats):
 
 
 class Observation:
-    """The statistics of one gateway, in every form in which they are asked for. Raises NoTraces."""
+    """The statistics of one gateway, in every form in which they are asked for. ``entries`` are its upstreams. Raises NoTraces."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, entries: Sequence[UpstreamEntry]) -> None:
         self._settings = settings
         self._began = monotonic()
         self.feed = Feed()
-        self._traces = open_traces(settings.upstream) if settings.traces else None
+        self._traces = _traces(settings, entries) if settings.traces else None
         others = () if self._traces is None else (self._traces.turn,)
         self.stats = Observed(log.turn_line, lambda record: self.feed.add(record, time()), *others)
         self._snapshot: Callable[[], dict[str, Any]] | None = None
         self.metrics = Metrics(self.stats, self.snapshot)
 
-    def of(self, *, store: Store, pool: SocketPool, driver: TurnDriver) -> None:
-        """Ask these from now on for what they hold and have learned."""
+    def of(self, shared: Shared, drivers: Mapping[UpstreamEntry, TurnDriver]) -> None:
+        """Ask these from now on for what they hold and have learned. ``drivers`` are those of all upstreams, the main one first."""
+        store, pool = shared.store, shared.pool
+        driver = next(iter(drivers.values()))
 
         def snapshot() -> dict[str, Any]:
             found = self.stats.snapshot(
@@ -68,12 +73,24 @@ class Observation:
                     "mode": self._settings.mode,
                     "match": self._settings.match,
                     "profile": dataclasses.asdict(driver.profile),
-                    **pool.health(),
+                    **pool.health(driver.line),
                     **driver.learned(),
                 },
+                upstreams={
+                    entry.name: {
+                        "path": entry.path,
+                        "url": without_secrets(entry.url),
+                        "profile": each.profile.name,
+                        "turns": self.stats.turns_of(entry.name),
+                        "connections": pool.counted(each.line),
+                        **pool.health(each.line),
+                        **each.learned(),
+                    }
+                    for entry, each in drivers.items()
+                },
                 sockets=[socket | {"worker": 0} for socket in pool.sockets(SHOWN_SOCKETS)],
-                index=no_index() if driver.index is None else driver.index.snapshot(),
-                identities=self.stats.members.snapshot(driver.holdings()),
+                index=no_index() if shared.index is None else shared.index.snapshot(),
+                identities=self.stats.members.snapshot(shared.holdings()),
             )
             return found | {"workers": {"count": 1, "silent": []}}
 

@@ -204,6 +204,30 @@ FIELDS: dict[str, Field] = {
 }
 """By path; ``*`` stands for each of a closed set of words, ``[]`` for each element of a list."""
 
+FIELDS |= {
+    "upstreams.*.path": Field(
+        "Local path of an upstream, by its name; main is the setting upstream.", "Changes with the settings."
+    ),
+    "upstreams.*.url": Field("Where its turns go, without its query.", "Changes with the settings."),
+    "upstreams.*.profile": Field("What kind of upstream it is.", "Changes with its profile or host."),
+    "upstreams.*.turns.total": Field("Turns to it that have ended.", "It is used."),
+    "upstreams.*.connections.open": Field("Sockets to it that are open now.", "As connections.open."),
+}
+FIELDS |= {
+    f"upstreams.*.{part}": Field(f"As {part}, for that upstream.", f"As {part}.")
+    for part in FIELDS
+    if part in {
+        "turns.delta", "turns.full", "turns.http", "turns.failed", "turns.cancelled", "connections.busy", "connections.idle",
+        "connections.dialling",
+    }
+}  # fmt: skip
+_OF_THE_MAIN_ONE = ("upstream.url", "upstream.mode", "upstream.match", "upstream.profile.*")
+FIELDS |= {
+    path.replace("upstream.", "upstreams.*.", 1): Field(f"As {path}, for that upstream.", f"As {path}.")
+    for path in FIELDS
+    if path.startswith("upstream.") and path not in _OF_THE_MAIN_ONE
+}
+
 TURN_FIELDS: dict[str, Field] = {
     "time": Field("When the turn ended.", "No new lines: no turn ends."),
     "model": Field(

@@ -14,7 +14,9 @@ from typing import Any
 from gateway.stats.histogram import Histogram
 from gateway.stats.turns import SAMPLES, Stats
 
-_FIRSTS = frozenset({"version", "uptime_seconds", "upstream", "latency_ms", "sockets", "workers"})
+_FIRSTS = frozenset(
+    {"version", "uptime_seconds", "upstream", "upstreams", "latency_ms", "sockets", "workers"}
+)
 """Parts of a snapshot that are no sums."""
 
 
@@ -49,6 +51,8 @@ def merged_snapshot(stats: Stats, seen: Mapping[int, Mapping[str, Any]], most: i
     sockets = [socket | {"worker": number} for number in numbers for socket in seen[number]["sockets"]]
     whole["sockets"] = sockets[:most]
     whole["upstream"] = _upstream([seen[number]["upstream"] for number in numbers])
+    by_name = [seen[number].get("upstreams", {}) for number in numbers]
+    whole["upstreams"] = {name: _one_of_several([each[name] for each in by_name]) for name in by_name[0]}
     return whole
 
 
@@ -72,6 +76,11 @@ def _upstream(seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if best is not None:
         whole |= {name: best[name] for name in ("websocket", "refusal", "retry_in_seconds") if name in best}
     return whole
+
+
+def _one_of_several(seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One of several upstreams: what was counted is added up."""
+    return _upstream(seen) | {part: summed([one[part] for one in seen]) for part in ("turns", "connections")}
 
 
 def _plain(value: Any, samples: int) -> Any:

@@ -141,5 +141,9 @@ CLOSED_TEXTS: dict[str, Explained] = {
         "No pong came in time.", "The network drops connections silently: lower ping_interval."
     ),
     "write_timeout": Explained("The upstream stopped taking bytes.", "The network or the upstream is stuck."),
+    "key_changed": Explained(
+        "The gateway has another key for this upstream than when it was opened.",
+        "Normal after the key was replaced; running turns were finished first.",
+    ),
 }
 """Why sockets are closed."""

@@ -16,6 +16,9 @@ from gateway.stats.reasons import REASONS, RECOVERIES
 Mode = Literal["delta", "full", "http"]
 Outcome = Literal["ok", "failed", "cancelled"]
 
+MAIN = "main"
+"""The upstream of whoever has only one."""
+
 MODES: tuple[Mode, ...] = ("delta", "full", "http")
 OUTCOMES: tuple[Outcome, ...] = ("ok", "failed", "cancelled")
 
@@ -32,7 +35,8 @@ class TurnRecord:
     to first upstream event), ``added`` (the gateway's own part of the time; None where dials, waits, repeats or plain HTTP make
     it meaningless), ``waited`` (for a socket, dialling included; None where none was asked for) and ``total`` are in seconds.
     ``model`` is the client's text: only ``model_label`` of it is a label. ``trace`` is the W3C trace context that came with the
-    request, if it is well-formed. ``label`` is the operator's for the key that it came with, None without one.
+    request, if it is well-formed. ``label`` is the operator's for the key that it came with, None without one; ``upstream`` is the
+    operator's name for where it went.
     """
 
     mode: Mode
@@ -49,6 +53,7 @@ class TurnRecord:
     waited: float | None = None
     trace: str | None = None
     label: str | None = None
+    upstream: str = MAIN
 
 
 class Stats:
@@ -59,6 +64,7 @@ class Stats:
         self.reasons: dict[str, int] = dict.fromkeys(REASONS, 0)
         self.recoveries: dict[str, int] = dict.fromkeys(RECOVERIES, 0)
         self.by_model: Counter[tuple[str, str, str]] = Counter()
+        self.by_upstream: Counter[tuple[str, str, str]] = Counter()
         self.failed = 0
         self.cancelled = 0
         self.in_flight = 0
@@ -91,6 +97,7 @@ class Stats:
         self.in_flight -= 1
         self.modes[record.mode] = mode
         self.by_model[record.mode, record.outcome, model_label(record.model)] += 1
+        self.by_upstream[record.upstream, record.mode, record.outcome] += 1
         if record.reason is not None:
             self.reasons[record.reason] += 1
         for recovery in record.recoveries:
@@ -115,6 +122,17 @@ class Stats:
             self.added.add(record.added)
             self._added.append(record.added)
 
+    def turns_of(self, upstream: str) -> dict[str, int]:
+        """The turns to one upstream that have ended, by mode, and how many of them failed or were cancelled."""
+        counted: dict[str, int] = {
+            mode: sum(self.by_upstream[upstream, mode, outcome] for outcome in OUTCOMES) for mode in MODES
+        }
+        ended = {
+            outcome: sum(self.by_upstream[upstream, mode, outcome] for mode in MODES)
+            for outcome in ("failed", "cancelled")
+        }
+        return {"total": sum(counted.values()), **counted, **ended}
+
     def snapshot(
         self,
         *,
@@ -123,6 +141,7 @@ class Stats:
         uptime: float,
         version: str,
         upstream: Mapping[str, Any] | None = None,
+        upstreams: Mapping[str, Any] | None = None,
         sockets: Sequence[Mapping[str, Any]] = (),
         identities: Mapping[str, Any] | None = None,
         index: Mapping[str, Any] | None = None,
@@ -149,6 +168,7 @@ class Stats:
             "recoveries": dict(self.recoveries),
             "latency_ms": self.latency_ms(),
             "upstream": dict(upstream or {}),
+            "upstreams": dict(upstreams or {}),
             "identities": dict(identities or {}),
             "sockets": [dict(each) for each in sockets],
             "index": dict(index or {}),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gateway.conversation.reasons import Reason
 from gateway.errors import GatewayError
-from gateway.stats import Mode, Outcome, TurnRecord
+from gateway.stats import MAIN, Mode, Outcome, TurnRecord
 
 
 class Account:
@@ -26,6 +26,7 @@ class Account:
         self._model = model
         self._trace = trace
         self.label: str | None = None
+        self.upstream = MAIN
         self._asked = False
         self._paused_at: float | None = None
         self._paused = 0.0
@@ -124,6 +125,7 @@ class Account:
             waited=self._paused if self._asked else None,
             trace=self._trace,
             label=self.label,
+            upstream=self.upstream,
         )
 
     def _added(self, written_at: float | None) -> float | None:

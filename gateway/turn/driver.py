@@ -1,39 +1,29 @@
-"""Turns against one upstream: what they share, and the rules that decide where a turn goes."""
+"""Turns against one upstream: what is known of it, and the rules that decide where a turn goes."""
 
 from __future__ import annotations
 
 import re
-import secrets
-from collections.abc import Callable
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import structlog
 
 from gateway.conversation.arriving import Body
-from gateway.conversation.digests import Digester
 from gateway.conversation.items import Level
 from gateway.conversation.plan import Plan, Rules
-from gateway.conversation.reading import Reader
 from gateway.conversation.reasons import Reason
 from gateway.conversation.request import NotUpgradable, Request
 from gateway.conversation.transcripts import Transcript
+from gateway.pool import MAIN, Line
 from gateway.settings import Settings
-from gateway.stats import OTHER, Now, TurnRecord
-from gateway.store import Store
+from gateway.stats import TurnRecord
 from gateway.turn.call import Call, Headers
 from gateway.turn.lessons import Lessons
-from gateway.turn.parties import Parties
-from gateway.turn.places import Places
+from gateway.turn.shared import Shared
 from gateway.turn.turn import Turn
-from gateway.upstream.identity import VolatileHeaders, identity_digest
+from gateway.upstream.identity import has_key, identity_digest
+from gateway.upstream.key import UpstreamKey
 from gateway.upstream.plain import PlainHttp
 from gateway.upstream.profile import profile_of
-from gateway.upstream.socket_pool import SocketPool
-from gateway.upstream.team import Team
-
-if TYPE_CHECKING:
-    from gateway.index.shared import SharedIndex
 
 # Stands among the headers where callers are told apart; the space keeps it from being one.
 _QUERY = "url query"
@@ -42,56 +32,43 @@ _QUERY = "url query"
 _AUTOMATIC_KEY = re.compile(r"stainless-", re.ASCII)
 
 
-class Counter(Protocol):
-    """Counts turns as they begin and end."""
-
-    def begin(self) -> None:
-        """A turn is running."""
-
-    def end(self, record: TurnRecord) -> None:
-        """It has ended."""
-
-
 class TurnDriver:
     """Makes turns. ``turn`` is called once per ``POST /v1/responses`` with its decoded body.
 
-    ``key`` is that of all digests where several processes must understand each other's; else one is drawn, or is the index's.
+    ``settings`` are those of a gateway with this upstream only. ``line`` is what the pool knows it by, ``key`` the key for it that
+    the gateway holds, if any.
     """
 
     def __init__(
         self,
         settings: Settings,
+        shared: Shared,
         *,
-        store: Store,
-        pool: SocketPool,
         plain: PlainHttp,
-        counter: Counter,
-        team: Team | None = None,
-        index: SharedIndex | None = None,
-        key: bytes | None = None,
-        clock: Callable[[], float] = monotonic,
+        line: Line = MAIN,
+        key: UpstreamKey | None = None,
     ) -> None:
         self.upstream = settings.upstream
         self.profile = profile_of(settings.upstream, settings.profile)
-        self.lessons = Lessons()
-        self.index = index
-        self.places = Places(settings.max_in_flight, settings.in_flight_per_identity)
-        self.reconfigure(settings)
-        self.store = store
-        self.pool = pool
+        self.line = line
+        self.lessons = Lessons(None if line.name == MAIN.name else line.name)
         self.plain = plain
-        self.clock = clock
-        # What is digested with it can be compared with the digests of other gateways, where any are to be understood.
-        if key is None:
-            key = secrets.token_bytes(32) if index is None else index.key
-        self.digester = Digester(key)
-        self.reader = Reader(self.digester)
+        self.index = shared.index
+        self.places = shared.places
+        self.parties = shared.parties
+        self.store = shared.store
+        self.pool = shared.pool
+        self.clock = shared.clock
+        self.digester = shared.digester
+        self.reader = shared.reader
+        self.deleted = shared.deleted
+        self._shared = shared
         self._key = key
-        self.parties = Parties(key, team or Team())
-        self._counter = counter
-        self._volatile = VolatileHeaders(key)
-        self._told_of_reasoning: set[bytes] = set()
+        # Headers that are about one request count for nothing, also those that the operator gave to an upstream: two upstreams of one
+        # URL are two.
+        self._place = self.upstream if line.name == MAIN.name else f"{self.upstream}#{line.name}"
         self._log = structlog.get_logger("upwire")
+        self.reconfigure(settings)
 
     def reconfigure(self, settings: Settings) -> None:
         """Go on with other settings, from the next turn; ``upstream`` and what hangs on it stays."""
@@ -101,10 +78,6 @@ class TurnDriver:
         self.survives_errors = settings.survives_errors and self.profile.survives_errors
         self.lessons.go_by(min(settings.max_frame, self.profile.max_frame), memory=settings.upgrade_memory)
         self._settings = settings
-        if self.index is not None:
-            # With other names of headers somebody else may count as the same.
-            self.index.go_by(settings.per_request_headers)
-        self.places.reconfigure(settings.max_in_flight, settings.in_flight_per_identity)
         self._rules = Rules(
             Level[settings.match.upper()],
             any_change_is_full=settings.settings == "full",
@@ -136,15 +109,18 @@ class TurnDriver:
         a version may stand there.
         """
         told = _with_query(headers, query)
-        return identity_digest(self._key, self.upstream, told, self._settings.per_request_headers, token)
+        return identity_digest(self._shared.key, self._place, told, self._settings.per_request_headers, token)
 
     def begin(self) -> None:
         """A turn starts."""
-        self._counter.begin()
+        self._shared.counter.begin()
 
-    def end(self, record: TurnRecord) -> None:
-        """A turn has ended."""
-        self._counter.end(record)
+    def end(self, record: TurnRecord, call: Call) -> None:
+        """The turn of ``call`` has ended."""
+        self._shared.counter.end(record)
+        if self._key is not None and not has_key(call.headers, self._key.latest, self.profile.key_header):
+            # The key was replaced meanwhile; this turn may have opened a socket with the old one since.
+            self.pool.outdate(call.body.owner)
 
     def switched_off(self, wish: str | None) -> bool:
         """Whether a turn goes over plain HTTP because somebody said so: the settings, or its header ``x-upwire-mode``."""
@@ -160,8 +136,8 @@ class TurnDriver:
             return Reason.NOT_UPGRADABLE
         if self.lessons.only_http(request.stream, (member.name for member in request.members), self.clock()):
             return Reason.NOT_UPGRADABLE
-        volatile = self._volatile.observe(
-            self.upstream, _with_query(call.headers, call.query), settings.per_request_headers, call.token
+        volatile = self._shared.volatile.observe(
+            self._place, _with_query(call.headers, call.query), settings.per_request_headers, call.token
         )
         if volatile is None:
             return None
@@ -179,7 +155,7 @@ class TurnDriver:
         if request.client_parent is None and self.lessons.chains_nothing(self.clock()):
             return Plan((), Reason.DELTA_REFUSED)
         found = self.store.plan(identity, request, self._rules)
-        told = self._told_of_reasoning
+        told = self._shared.told_of_reasoning
         if (
             found.reason is Reason.REASONING_OMITTED
             and identity not in told
@@ -201,28 +177,14 @@ class TurnDriver:
         """The upstream does not know this response any more."""
         self.pool.forget(identity, transcript.response_id)
         if transcript.stored:
-            self.pool.forgets_stored(identity)
+            self.pool.forgets_stored(identity, self.line)
             if self.index is not None:
                 self.index.forgotten(identity, transcript.response_id)
         self.store.forget(identity, transcript.response_id)
 
-    def deleted(self, identity: bytes, response_id: str) -> None:
-        """The client has deleted this response: nothing that is chained through it is continued."""
-        self.store.delete(identity, response_id)
-        self.pool.forget(identity, response_id)
-        if self.index is not None:
-            self.index.deleted(identity, response_id)
-
     def learned(self) -> dict[str, Any]:
         """What this upstream taught, for the statistics."""
         return self.lessons.snapshot(self.clock())
-
-    def holdings(self) -> dict[str, Now]:
-        """What each label of the team holds now, and all others together."""
-        found = {party.label or OTHER: Now(party.turns, party.sockets) for party in self.parties.labelled()}
-        turns, sockets = (sum(held) for held in zip(*found.values(), strict=True)) if found else (0, 0)
-        seen = self.pool.snapshot()
-        return found | {OTHER: Now(self.places.taken - turns, seen["open"] + seen["dialling"] - sockets)}
 
     def own_headers(self, mode: str, reason: Reason | None, added: float | None) -> Headers:
         """The headers that say how a turn went, and the time in seconds that the gateway added, unless switched off."""

@@ -14,9 +14,9 @@ _HTTP_ONLY_FIELDS = 16
 
 
 class Lessons:
-    """Times (``now``) are those of one clock, in seconds; ``go_by`` comes first."""
+    """Times (``now``) are those of one clock, in seconds; ``go_by`` comes first. ``upstream`` is named in the log if it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, upstream: str | None = None) -> None:
         self._most_frame = 0
         self._memory = 0.0
         self._frame_limit: int | None = None
@@ -25,7 +25,8 @@ class Lessons:
         self._lacks_setup_until = 0.0
         self._no_chains_until = 0.0
         self._http_only: dict[str, float] = {}
-        self._log = structlog.get_logger("upwire")
+        named = {} if upstream is None else {"upstream": upstream}
+        self._log = structlog.get_logger("upwire", **named)
 
     def go_by(self, most_frame: int, *, memory: float) -> None:
         """The frame limit in bytes where nothing was learned, and for how many seconds a lesson counts from now on."""

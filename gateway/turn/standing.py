@@ -70,7 +70,7 @@ class Standing:
             or request.fields.truncates
         ):
             return False
-        if not self._driver.pool.finds_stored(self._identity):
+        if not self._driver.pool.finds_stored(self._identity, self._driver.line):
             return False
         if not plan.parents:
             return request.skipped + len(request.items) > 1

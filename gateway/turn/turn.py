@@ -57,6 +57,7 @@ class Turn:
         self._not_taken: str | None = None
         self.account = Account(driver.clock, call.received, len(call.body), request.model, call.trace())
         self.account.label = call.party.label
+        self.account.upstream = driver.line.name
 
     async def __aenter__(self) -> Self:
         self._driver.begin()
@@ -71,7 +72,7 @@ class Turn:
         try:
             await self._stack.aclose()
         finally:
-            self._driver.end(self.account.record(left=left, error=error))
+            self._driver.end(self.account.record(left=left, error=error), self._call)
 
     async def open(self) -> Opened:
         """Send the turn upstream and wait, without limit, for what decides its head. Raises GatewayError."""
@@ -253,7 +254,7 @@ class Turn:
         model = self._request.model if self._driver.profile.one_model else None
         return Target(
             url, handshake_headers(self._call.headers), self._identity, model, self._call.party,
-            self._driver.per_request,
+            self._driver.per_request, self._driver.line,
         )  # fmt: skip
 
     def _headers(self, content_type: str) -> Headers:

@@ -62,6 +62,21 @@ def with_key(headers: Headers, key: str, header: str = BEARER) -> tuple[tuple[st
     return *kept, ("Authorization", f"Bearer {key}") if header == BEARER else (header, key)
 
 
+def has_key(headers: Headers, key: str, header: str = BEARER) -> bool:
+    """Whether ``key`` stands in ``headers`` as ``with_key`` puts it there."""
+    value = f"Bearer {key}" if header == BEARER else key
+    return any(name.lower() == header and each == value for name, each in headers)
+
+
+def with_headers(headers: Headers, more: Headers) -> tuple[tuple[str, str], ...]:
+    """The client's headers with ``more`` in place of its own of those names; what ends at the client's connection is gone.
+
+    So a client can neither replace one of them nor make it end there.
+    """
+    gone = _ending(headers) | {name.lower() for name, _ in more}
+    return *((name, value) for name, value in headers if name.lower() not in gone), *more
+
+
 def upstream_headers(headers: Headers, *, body_length: int | None = None) -> tuple[tuple[str, str], ...]:
     """The client's headers as a plain-HTTP request carries them upstream.
 

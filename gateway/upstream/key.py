@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -19,21 +19,27 @@ class KeyUnusable(Exception):
 class UpstreamKey:
     """A key that is always the newest: a file is read again when its time, size or number changes.
 
-    While the file cannot be used, the last key that could be is kept, and the log says so once per change.
+    While the file cannot be used, the last key that could be is kept, and the log says so once per change. ``on_change`` is called
+    with each other key that is found.
     """
 
-    def __init__(self, key: str, *, file: Path | None = None) -> None:
-        """``key`` is used as it is; with ``file`` the key is the file's instead. Raises KeyUnusable."""
+    def __init__(self, key: str, *, file: Path | None = None, setting: str = "upstream_key_file") -> None:
+        """``key`` is used as it is; with ``file``, which ``setting`` names, the key is the file's instead. Raises KeyUnusable."""
         self._file = file
+        self._setting = setting
         self._stamp: Stamp | None = None
         self._key = key
+        self.on_change: Callable[[], None] = lambda: None
         if file is not None:
             try:
-                self._stamp, self._key = _stamp(file), _read(file)
+                self._stamp, self._key = _stamp(file), _read(file, setting)
             except OSError as error:
-                raise KeyUnusable(
-                    f"upstream_key_file {file} cannot be read ({type(error).__name__})"
-                ) from None
+                raise KeyUnusable(f"{setting} {file} cannot be read ({type(error).__name__})") from None
+
+    @property
+    def latest(self) -> str:
+        """The key that ``current`` gave last."""
+        return self._key
 
     def current(self) -> str:
         """The key to use for a request that begins now; asks the file system for the file's stamp."""
@@ -45,35 +51,45 @@ class UpstreamKey:
             stamp = None
         if stamp != self._stamp:
             self._stamp = stamp
+            before = self._key
             try:
-                self._key = _read(self._file)
+                self._key = _read(self._file, self._setting)
             except (OSError, KeyUnusable):
                 structlog.get_logger("upwire").warning(
                     "upstream_key_unusable",
-                    setting="upstream_key_file",
+                    setting=self._setting,
                     remedy="the last usable key stays in use; the file must hold one word of printable ASCII",
                 )
+            if self._key != before:
+                self.on_change()
         return self._key
 
 
-def upstream_key(file: str, variable: str, environment: Mapping[str, str]) -> UpstreamKey | None:
-    """The key that the settings ``upstream_key_file`` and ``upstream_key_env`` name; None if both are empty.
+def upstream_key(
+    file: str,
+    variable: str,
+    environment: Mapping[str, str],
+    *,
+    names: tuple[str, str] = ("upstream_key_file", "upstream_key_env"),
+) -> UpstreamKey | None:
+    """The key that the settings called ``names`` say is in a ``file`` or a ``variable``; None if both are empty.
 
     Raises KeyUnusable, also where both are given.
     """
+    by_file, by_variable = names
     if file and variable:
-        raise KeyUnusable("upstream_key_file and upstream_key_env are both set; which of them holds the key?")
+        raise KeyUnusable(f"{by_file} and {by_variable} are both set; which of them holds the key?")
     if file:
-        return UpstreamKey("", file=Path(file))
+        return UpstreamKey("", file=Path(file), setting=by_file)
     if not variable:
         return None
     # The value of the setting is not shown: it may be the key, by mistake.
     key = environment.get(variable, "").strip()
     if not key:
-        raise KeyUnusable("upstream_key_env must be the name of an environment variable that holds the key")
+        raise KeyUnusable(f"{by_variable} must be the name of an environment variable that holds the key")
     if not _sound(key):
         raise KeyUnusable(
-            "the environment variable that upstream_key_env names must hold one word of printable ASCII"
+            f"the environment variable that {by_variable} names must hold one word of printable ASCII"
         )
     return UpstreamKey(key)
 
@@ -83,11 +99,11 @@ def _stamp(file: Path) -> Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _read(file: Path) -> str:
+def _read(file: Path, setting: str) -> str:
     with file.open("rb") as opened:
         key = opened.read(_LONGEST).decode("latin-1").strip()
     if not _sound(key):
-        raise KeyUnusable(f"upstream_key_file {file} must hold one word of printable ASCII, the key")
+        raise KeyUnusable(f"{setting} {file} must hold one word of printable ASCII, the key")
     return key
 
 

@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from gateway.pool import Barred, Closed, Dial, Full, Pool, PoolLimits, Use, Want
+from gateway.pool import MAIN, Barred, Closed, Dial, Full, Line, Pool, PoolLimits, Use, Want
 from gateway.protocol.events import KEEPALIVE, is_notice, kind_of
 from gateway.tasks import Tasks
 from gateway.upstream.dial import DialOptions
 from gateway.upstream.inbox import Ended, Ending, Inbox
 from gateway.upstream.lease import Lease
-from gateway.upstream.opening import Openings
-from gateway.upstream.shelf import Shelf
+from gateway.upstream.lines import Lines, named
+from gateway.upstream.shelf import Place, Shelf
 from gateway.upstream.socket import UpstreamSocket
-from gateway.upstream.spares import Spares
 from gateway.upstream.waiting import Target, Waiting, in_turn
 
 _DEATHS = {Ended.PING_TIMEOUT: Closed.PING_TIMEOUT, Ended.WRITE_TIMEOUT: Closed.WRITE_TIMEOUT}
@@ -33,7 +32,7 @@ class NoSocket(Exception):
 class SocketPool:
     """Lends sockets to turns.
 
-    ``on_event`` is told ``opened``, ``closed`` and ``refused`` with a few fields that never hold what anyone sent.
+    ``dial`` says how the upstream of ``line`` is dialled; others are added. ``on_event`` is told ``opened``, ``closed`` and ``refused`` with a few fields that never hold what anyone sent.
     One long-lived task in ``tasks`` retires idle sockets. ``clock`` gives seconds that never run backwards.
     """
 
@@ -43,6 +42,7 @@ class SocketPool:
         limits: PoolLimits,
         dial: DialOptions,
         tasks: Tasks,
+        line: Line = MAIN,
         clock: Callable[[], float] = monotonic,
         on_event: Callable[[str, Mapping[str, Any]], None] | None = None,
     ) -> None:
@@ -51,18 +51,22 @@ class SocketPool:
         self._clock = clock
         self._on_event = on_event
         self._pool = Pool(limits)
-        self._openings = Openings(
-            self._pool, options=dial, upgrade_memory=limits.upgrade_memory, clock=clock, tell=self._tell
-        )
-        self._spares = Spares(
-            self._pool, self._openings, tasks=tasks, clock=clock,
-            keep=self._keep_spare, freed=self._settle,
+        self._lines = Lines(
+            self._pool, upgrade_memory=limits.upgrade_memory, tasks=tasks, clock=clock,
+            tell=self._tell, keep=self._keep_spare, freed=self._settle,
         )  # fmt: skip
+        self._youngest = limits.socket_age
+        self.add(line, dial)
         self._shelf = Shelf()
         self._queue: list[Waiting] = []
         self._retiring: asyncio.Task[None] | None = None
         self._draining = False
         self._quiet = asyncio.Event()
+
+    def add(self, line: Line, dial: DialOptions) -> None:
+        """Serve the upstream of ``line`` as well, dialled as ``dial`` says; before the first turn to it."""
+        self._lines.add(line, dial)
+        self._youngest = min(self._youngest, line.socket_age)
 
     async def acquire(
         self,
@@ -81,34 +85,35 @@ class SocketPool:
         while True:
             grant = await self._grant(Waiting(target, wants, fresh, avoid))
             if isinstance(grant, Barred):
-                await self._openings.barred(target)
+                await self._lines.openings(target.line).barred(target)
                 continue
             if isinstance(grant, Dial):
                 await self._open(target, grant)
             if (lease := self._lend(grant)) is not None:
                 if self._limits.warm:
-                    self._spares.seen(target)
+                    self._lines.spares(target.line).seen(target)
                 return lease
 
     def snapshot(self) -> dict[str, Any]:
         """The ``connections`` part of the statistics."""
-        return self._pool.snapshot() | {"refused": self._openings.refused}
+        return self._pool.snapshot() | {"refused": self._lines.refused}
 
     def sockets(self, most: int) -> list[dict[str, Any]]:
         """The ``sockets`` part of the statistics: what up to ``most`` sockets are doing."""
         return self._pool.sockets(self._clock(), most)
 
-    def health(self) -> dict[str, Any]:
-        """What is known of the upstream's sockets: whether it takes them, and how old they may grow."""
-        now = self._clock()
-        learned = self._pool.learned_age(now)
-        return {
-            **self._openings.summary(),
-            "socket_age_seconds": self._limits.socket_age if learned is None else learned[0],
-            "socket_age_learned": learned is not None,
-            "socket_age_learned_seconds": 0.0 if learned is None else round(learned[1], 1),
-            "identities_without_stored_parents": self._pool.forgetful(now),
-        }
+    def health(self, line: Line = MAIN) -> dict[str, Any]:
+        """What is known of the sockets of a line: whether its upstream takes them, and how old they may grow."""
+        return {**self._lines.openings(line).summary(), **self._pool.health(self._clock(), line)}
+
+    def counted(self, line: Line) -> dict[str, int]:
+        """How many sockets of a line are open, and what they are doing, for the statistics."""
+        return self._pool.counted(line)
+
+    def outdate(self, identity: bytes | None = None, *, line: Line | None = None) -> None:
+        """The key of an identity or of a line has been replaced: close its idle sockets now, busy ones after their turn."""
+        self._pool.outdate(identity, line=line)
+        self._settle()
 
     def holds(self, identity: bytes, response_id: str) -> bool:
         """Whether a live socket of ``identity`` has ``response_id`` as its newest response."""
@@ -122,13 +127,13 @@ class SocketPool:
         """No longer offer ``response_id``: it was deleted, or the upstream does not know it."""
         self._pool.forget(identity, response_id)
 
-    def forgets_stored(self, identity: bytes) -> None:
+    def forgets_stored(self, identity: bytes, line: Line = MAIN) -> None:
         """The upstream did not find a stored response of ``identity``: for a time only socket memory is used for it."""
-        self._pool.forgets_stored(identity, self._clock())
+        self._pool.forgets_stored(identity, self._clock(), line=line)
 
-    def finds_stored(self, identity: bytes) -> bool:
+    def finds_stored(self, identity: bytes, line: Line = MAIN) -> bool:
         """Whether stored responses of ``identity`` may be continued on any socket, as far as it is known."""
-        return self._pool.finds_stored(identity, self._clock())
+        return self._pool.finds_stored(identity, self._clock(), line=line)
 
     def reconfigure(self, limits: PoolLimits) -> None:
         """Other bounds from now on; those of age, and what was learned, stay."""
@@ -140,7 +145,7 @@ class SocketPool:
         """Lend no more, close idle sockets now and busy ones when released; whether all were within ``timeout`` seconds."""
         self._draining = True
         self._pool.drain()
-        self._spares.cancel()
+        self._lines.cancel_spares()
         self._quiet.clear()
         self._settle()
         try:
@@ -205,13 +210,13 @@ class SocketPool:
     def socket_answered(self, socket: UpstreamSocket) -> None:
         """WebSocket works all the way to this upstream."""
         if (place := self._shelf.place(socket)) is not None:
-            self._openings.answered(place[1])
+            self._lines.openings(place.line).answered(place.url)
 
     def socket_idle_frames(self, socket: UpstreamSocket, frames: list[bytes]) -> None:
         """Notices may come at any time; an event for nobody means that the socket is not where we think it is."""
         place = self._shelf.place(socket)
         if place is not None and not all(map(_for_nobody, frames)):
-            self._close(place[0], Closed.ERROR, politely=True)
+            self._close(place.number, Closed.ERROR, politely=True)
             self._settle()
 
     def socket_ended(self, socket: UpstreamSocket, ending: Ending) -> None:
@@ -219,13 +224,13 @@ class SocketPool:
         place = self._shelf.place(socket)
         if place is None:
             return
-        socket_id, url = place
-        now = self._clock()
+        socket_id, url, line = place
+        openings, now = self._lines.openings(line), self._clock()
         if socket.deflate is not None and ending.is_garbled:
-            self._openings.garbled()
+            openings.garbled()
         if ending.by_upstream:
             if socket.lent and not socket.answered:
-                self._openings.closed_early(url, ending.code, self._pool.opened_at(socket_id))
+                openings.closed_early(url, ending.code, self._pool.opened_at(socket_id))
             self._pool.lost(socket_id, now)
             self._remove(socket_id, Closed.LOST, ending=ending)
         else:
@@ -261,7 +266,7 @@ class SocketPool:
             self._pool.give_back(grant.socket_id)
             self._settle()
         elif isinstance(grant, Dial):
-            self._openings.give_up(target, grant)
+            self._lines.openings(target.line).give_up(target, grant)
             self._settle()
 
     def _settle(self) -> None:
@@ -272,27 +277,28 @@ class SocketPool:
                 self._queue.remove(waiting)
                 continue
             target = waiting.target
+            openings = self._lines.openings(target.line)
             grant = self._pool.reserve(
                 target.identity, waiting.wants, self._clock(),
-                upstream=target.url, model=target.model, party=target.party,
-                fresh=waiting.fresh, avoid=waiting.avoid, may_dial=self._openings.may_dial(target.url),
+                upstream=target.url, line=target.line, model=target.model, party=target.party,
+                fresh=waiting.fresh, avoid=waiting.avoid, may_dial=openings.may_dial(target.url),
             )  # fmt: skip
             if isinstance(grant, Full):
                 continue
             if isinstance(grant, Dial):
-                self._openings.begin(target, grant)
+                openings.begin(target, grant)
             self._queue.remove(waiting)
             waiting.granted.set_result(grant)
         for closing in self._pool.take_closings():
             self._remove(closing.socket_id, closing.reason, politely=True)
-        if not self._shelf and not self._openings.in_progress:
+        if not self._shelf and not self._lines.in_progress:
             self._quiet.set()
 
     # Opening and closing.
 
     async def _open(self, target: Target, grant: Dial) -> None:
         try:
-            socket = await self._openings.dial(target, grant)
+            socket = await self._lines.openings(target.line).dial(target, grant)
         except BaseException:
             self._settle()
             raise
@@ -311,8 +317,8 @@ class SocketPool:
         self._settle()
 
     def _put(self, target: Target, grant: Dial, socket: UpstreamSocket) -> None:
-        self._shelf.put(grant.socket_id, socket, target.url)
-        self._tell("opened", {"socket": grant.socket_id})
+        self._shelf.put(socket, Place(grant.socket_id, target.url, target.line))
+        self._tell("opened", {"socket": grant.socket_id, **named(target.line)})
         if self._retiring is None:
             self._retiring = self._tasks.spawn(self._retire(), name="retire idle sockets")
 
@@ -343,12 +349,15 @@ class SocketPool:
     def _remove(
         self, socket_id: int, reason: Closed, *, politely: bool = False, ending: Ending | None = None
     ) -> None:
-        if self._shelf.remove(socket_id, politely=politely, ending=ending):
+        place = self._shelf.remove(socket_id, politely=politely, ending=ending)
+        if place is not None:
             code = None if ending is None else ending.code
-            self._tell("closed", {"socket": socket_id, "reason": reason.value, "code": code})
+            self._tell(
+                "closed", {"socket": socket_id, "reason": reason.value, "code": code, **named(place.line)}
+            )
 
     async def _retire(self) -> None:
-        pause = max(0.02, min(30.0, self._limits.socket_idle / 20, self._limits.socket_age / 20))
+        pause = max(0.02, min(30.0, self._limits.socket_idle / 20, self._youngest / 20))
         while True:
             await asyncio.sleep(pause)
             self._pool.retire(self._clock())

@@ -64,8 +64,9 @@ class Spares:
 
     def _reserve(self, target: Target) -> Dial | None:
         grant = self._pool.spare(
-            target.identity, self._clock(), upstream=target.url, model=target.model, party=target.party
-        )
+            target.identity, self._clock(), upstream=target.url, line=target.line, model=target.model,
+            party=target.party,
+        )  # fmt: skip
         if grant is not None:
             self._openings.begin(target, grant)
         return grant

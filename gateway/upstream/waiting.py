@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.pool import Barred, Dial, Party, Use, Want
+from gateway.pool import MAIN, Barred, Dial, Line, Party, Use, Want
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Target:
     """Where a turn goes: the full ws or wss ``url``, the ``headers`` for a new socket's handshake, and whose turn it is.
 
     ``model`` is told where a socket serves one model only; ``party`` is whose share of the sockets is used. ``per_request`` names
-    the headers that are about one request, as patterns.
+    the headers that are about one request, as patterns; ``line`` is the upstream, one that the pool knows.
     """
 
     url: str
@@ -24,6 +24,7 @@ class Target:
     model: str | None = None
     party: Party | None = None
     per_request: tuple[str, ...] = ()
+    line: Line = MAIN
 
 
 @dataclass(slots=True, eq=False)

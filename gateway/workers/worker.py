@@ -28,6 +28,7 @@ from gateway.server.unix_socket import bind_unix
 from gateway.settings import Settings
 from gateway.tasks import Tasks
 from gateway.traces import NoTraces
+from gateway.upstream.entries import revived
 from gateway.upstream.key import KeyUnusable
 from gateway.upstream.route import NoRoute
 from gateway.upstream.team import heard_team
@@ -154,6 +155,7 @@ async def _obey(control: Control, gateway: Gateway, stop: Stop, crew: Crew) -> N
 
 def _settings(told: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in told.items()}
+    values["upstreams"] = revived(told["upstreams"])
     return Settings(**values)
 
 
@@ -184,7 +186,7 @@ class Crew:
             for number in range(self.count)
             if number != self.number
         }
-        relaying = self._relaying = Relaying(self.number, self._fellows, parts.driver)
+        relaying = self._relaying = Relaying(self.number, self._fellows, parts.links.main.driver)
         together = Together(self.number, self._fellows, parts.observed, self.tasks)
         self.routes = _routes(parts, relaying, together)
         return relaying, together
@@ -207,7 +209,7 @@ class Crew:
     async def deleted(self, identity: bytes, response_id: str) -> None:
         """A response was deleted; every worker that can be told in time forgets it."""
         assert self._parts is not None  # noqa: S101 (``meet`` comes first)
-        self._parts.driver.deleted(identity, response_id)
+        self._parts.shared.deleted(identity, response_id)
         told = orjson.dumps({"identity": identity.hex(), "response": response_id})
 
         async def tell(fellow: Fellow) -> None:
@@ -231,19 +233,25 @@ class Crew:
 
 def _routes(parts: Parts, relaying: Relaying, together: Together) -> list[web.AbstractRouteDef]:
     """What this worker answers to the others."""
-    driver, requests = parts.driver, parts.requests
 
     def identify(request: web.Request) -> bytes:
         return bytes.fromhex(request.headers[IDENTITY_HEADER])
 
-    respond = responder(driver, parts.read, parts.presented, parts.received, identify=identify)
+    answers = parts.links.map(
+        lambda link: responder(link.driver, parts.read, link.presented, link.received, identify=identify)
+    )
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        # The target is the client's, so its path leads to the same upstream here.
+        found = answers.find(request.raw_path)
+        return web.Response(status=404) if found is None else await found[0](request, found[1])
 
     async def turn(request: web.Request) -> web.StreamResponse:
-        return await requests.middleware(request, respond)
+        return await parts.requests.middleware(request, answer)
 
     async def deleted(request: web.Request) -> web.Response:
         told = orjson.loads(await request.read())
-        driver.deleted(bytes.fromhex(told["identity"]), told["response"])
+        parts.shared.deleted(bytes.fromhex(told["identity"]), told["response"])
         return web.Response(status=204)
 
     async def holds(request: web.Request) -> web.Response:

@@ -76,6 +76,7 @@ async def test_statistics_are_json_that_nobody_caches(admin):
             "recoveries",
             "latency_ms",
             "upstream",
+            "upstreams",
             "identities",
             "sockets",
             "index",

@@ -43,12 +43,15 @@ def settings():
         values = ", ".join(f"`{choice}`" for choice in about["choices"] or ())
         meaning = about["help"] + (f" One of {values}." if values else "")
         reload = "yes" if about["reload"] else "no"
-        rows.append([f"`{setting.name}`", f"`{toml(setting.default)}`", meaning, reload])
+        rows.append(
+            [f"`{setting.name}`", f"`{toml({} if about['table'] else setting.default)}`", meaning, reload]
+        )
     example = next(iter(fields(Settings))).name
     return (
         f"Each is a key of the file, a flag and a variable: `{example}`, `{flag_name(example)}`, `{variable_name(example)}`. Flags win "
         "over variables, variables over the file. Times are in seconds, sizes in bytes. *Reload*: whether SIGHUP takes a new value "
-        "from the file without a restart.\n\n" + table(["setting", "default", "meaning", "reload"], rows)
+        "from the file without a restart. `upstreams` stands in the file only.\n\n"
+        + table(["setting", "default", "meaning", "reload"], rows)
     )
 
 

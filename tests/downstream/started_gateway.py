@@ -10,8 +10,11 @@ from aiohttp import web
 
 from gateway.downstream.app import build_app, build_runner
 from gateway.downstream.body import read_body
+from gateway.downstream.passthrough import Passthrough
+from gateway.downstream.ways import Way
 from gateway.settings import Settings
 from gateway.upstream.identity import header_pairs, identity_digest
+from gateway.upstream.local_paths import LocalPaths
 from gateway.upstream.plain import PlainHttp, PlainOptions
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -39,9 +42,20 @@ async def start_gateway(upstream="http://127.0.0.1:9/v1", *, respond=None, token
         started.turns.append(body)
         return web.json_response({"size": len(body)})
 
-    def identify(request):
+    def identify(request, _target):
         pairs = header_pairs(request.raw_headers)
         return identity_digest(b"k" * 32, settings.upstream, pairs, settings.per_request_headers, None)
+
+    async def answer(request, _target):
+        return await (respond or measure)(request)
+
+    through = Passthrough(
+        plain=plain,
+        upstream=upstream,
+        received=lambda request: header_pairs(request.raw_headers),
+        identify=identify,
+        on_deleted=lambda identity, name: started.deleted.append((identity, name)),
+    ).handle
 
     async def stats(_request):
         return web.json_response({"ours": True})
@@ -51,10 +65,7 @@ async def start_gateway(upstream="http://127.0.0.1:9/v1", *, respond=None, token
 
     app = build_app(
         settings=settings,
-        plain=plain,
-        respond=respond or measure,
-        identify=identify,
-        on_deleted=lambda identity, name: started.deleted.append((identity, name)),
+        ways=LocalPaths(Way(answer, through)),
         on_failure=on_failure,
         admin_routes=[web.get("/stats", stats), web.get("/healthz", stats)],
         tokens=() if token is None else (token,),
