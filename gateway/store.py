@@ -202,6 +202,12 @@ class Store:
             if link is not None:
                 self.forget(identity, transcript.response_id)
 
+    def forget_stored(self) -> None:
+        """Drop all that the API stores: some of it may have been deleted there, and nobody knows what."""
+        for (identity, response_id), transcript in tuple(self._by_use.items()):
+            if transcript.stored:
+                self.forget(identity, response_id)
+
     def reconfigure(self, limits: StoreLimits, now: float) -> None:
         """Other bounds from now on; what is beyond them goes at once."""
         self._limits = limits

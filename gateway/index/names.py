@@ -65,6 +65,10 @@ class Deployment:
         """Where the pointer to the response is that made the item with this id."""
         return self._name(b"item", identity, identifier)
 
+    def deletions(self) -> bytes:
+        """Where the log of what was deleted is."""
+        return self._name(b"deletions", b"", b"")
+
     def candidates(self, identity: bytes, facts: Sequence[ItemFacts]) -> list[bytes]:
         """Where pointers to the parents of a request with these items may be, the one that leaves least to send first."""
         by_position = [self.position(identity, chain) for chain in ends(facts)]

@@ -39,6 +39,14 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted:
+    """An entry of the log: whose response was deleted, and its id."""
+
+    identity: bytes
+    response_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """One stored response.
 
@@ -72,7 +80,8 @@ class _Packed(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 _DECODER = msgspec.msgpack.Decoder(_Packed)
-_POINTER, _GONE, _RECORD = b"p", b"g", b"r"
+_DELETED = msgspec.msgpack.Decoder(tuple[bytes, str])
+_POINTER, _GONE, _RECORD, _ENTRY = b"p", b"g", b"r", b"d"
 
 
 def label(deployment: Deployment, name: str) -> bytes:
@@ -80,20 +89,22 @@ def label(deployment: Deployment, name: str) -> bytes:
     return deployment.tag(b"field", name.encode("utf-8", "surrogatepass"))[:_LABEL]
 
 
-def write(deployment: Deployment, name: bytes, value: Pointer | Gone | Record) -> bytes | None:
+def write(deployment: Deployment, name: bytes, value: Pointer | Gone | Deleted | Record) -> bytes | None:
     """The bytes to keep under ``name``; None for what is too large to be kept."""
     match value:
         case Pointer(target):
             body = _POINTER + target
         case Gone():
             body = _GONE
+        case Deleted():
+            body = _ENTRY + msgspec.msgpack.encode((value.identity, value.response_id))
         case Record():
             body = _RECORD + msgspec.msgpack.encode(_packed(value))
     whole = VERSION + body
     return whole + deployment.tag(name, whole) if len(whole) < LARGEST else None
 
 
-def read(deployment: Deployment, name: bytes, raw: bytes | None) -> Pointer | Gone | Record | None:
+def read(deployment: Deployment, name: bytes, raw: bytes | None) -> Pointer | Gone | Deleted | Record | None:
     """What was kept under ``name``; None for all that no gateway of this deployment wrote there in this form."""
     if raw is None or not NAME_SIZE + 2 <= len(raw) <= LARGEST + NAME_SIZE or raw[:1] != VERSION:
         return None
@@ -105,11 +116,13 @@ def read(deployment: Deployment, name: bytes, raw: bytes | None) -> Pointer | Go
         return Pointer(body)
     if kind == _GONE and not body:
         return Gone()
-    if kind == _RECORD:
-        try:
+    try:
+        if kind == _RECORD:
             return _unpacked(_DECODER.decode(body))
-        except (msgspec.MsgspecError, ValueError):
-            return None
+        if kind == _ENTRY:
+            return Deleted(*_DELETED.decode(body))
+    except (msgspec.MsgspecError, ValueError):
+        return None
     return None
 
 
@@ -178,7 +191,7 @@ def _cut(joined: bytes, size: int) -> tuple[bytes, ...]:
     return tuple(joined[at : at + size] for at in range(0, len(joined), size))
 
 
-def joined(record: Record, before: Sequence[Pointer | Gone | Record | None]) -> Record | None:
+def joined(record: Record, before: Sequence[object]) -> Record | None:
     """The record with all facts of its items, given what was found under the names in ``before``; None if that does not fit.
 
     A deleted response among them ends it. Those that are needed must be there, each made on the one behind it.

@@ -110,6 +110,21 @@ def drop(name: bytes) -> Command:
     return (b"DEL", PREFIX + name)
 
 
+def append(name: bytes, value: bytes, most: int) -> Command:
+    """Add an entry to the log there, which drops its oldest where it has many more than ``most``."""
+    return (b"XADD", PREFIX + name, b"MAXLEN", b"~", most, b"*", b"v", value)
+
+
+def listed(name: bytes, first: bytes | None, most: int) -> Command:
+    """The entries of the log there, from the one with the number ``first``, ``most`` at a time."""
+    return (b"XRANGE", PREFIX + name, first or b"-", b"+", b"COUNT", most)
+
+
+def length(name: bytes, seconds: float) -> tuple[Command, ...]:
+    """How many entries the log there has; it is kept for so long from now on."""
+    return (b"XLEN", PREFIX + name), (b"PEXPIRE", PREFIX + name, max(1, int(seconds * 1000)))
+
+
 def _listed(found: Any, length: int) -> list[bytes | None]:
     if not isinstance(found, list) or len(found) != length:
         raise found if isinstance(found, Unanswered) else Unanswered("error")

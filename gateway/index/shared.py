@@ -19,15 +19,20 @@ import structlog
 from gateway.conversation.fields import FieldFacts
 from gateway.conversation.items import ItemFacts
 from gateway.conversation.transcripts import Lineage
+from gateway.index.deletions import Deletions, Unheard
 from gateway.index.health import REMEDIES, Cause, Health, State
 from gateway.index.names import START, Deployment, extended
-from gateway.index.records import Gone, Pointer, Record, field_facts, joined, read
+from gateway.index.records import Deleted, Gone, Pointer, Record, field_facts, joined, read
 from gateway.index.redis_server import RedisServer, Unanswered
 from gateway.index.telling import MOST_BEFORE, Kept, Teller
 from gateway.tasks import Tasks
 
 MOST_FOUND = 4
 """Parents that one look-up takes, the longest ones."""
+_LOOK = 1.0
+"""Seconds between two looks at what other gateways deleted."""
+_LIFE_OF_LOG = 1.5
+"""Ages for which the log of deletions is kept when nobody looks at it: as long as what it speaks of."""
 _BEAT = 15.0
 """Seconds between signs of life of a server that works."""
 _PAUSES = (0.25, 0.5, 1.0, 2.0, 5.0)
@@ -63,7 +68,12 @@ class SharedIndex:
         self._timeout = timeout
         self._failed = asyncio.Event()
         self.health = Health(_tell)
-        self._teller = Teller(server, deployment, age=age, health=self.health, fail=self._fail, clock=clock)
+        life = _LIFE_OF_LOG * age
+        self._deletions = Deletions(server, deployment, life=life, wiped=self._tell_again)
+        self._teller = Teller(
+            server, deployment, age=age, health=self.health, fail=self._fail, clock=clock, entry=self._deletions.entry,
+        )  # fmt: skip
+        self.hear = self._deletions.hear
         self.tell = self._teller.tell
         self.deleted = self._teller.deleted
         self.forgotten = self._teller.forgotten
@@ -73,6 +83,7 @@ class SharedIndex:
         self._work = [
             tasks.spawn(self._watch(), name="watch the shared index"),
             tasks.spawn(self._teller.work(), name="tell the shared index"),
+            tasks.spawn(self._listen(), name="hear what others deleted"),
         ]
 
     @property
@@ -150,7 +161,7 @@ class SharedIndex:
             )
         return found
 
-    async def _read(self, names: Sequence[bytes]) -> list[Pointer | Gone | Record | None]:
+    async def _read(self, names: Sequence[bytes]) -> list[Pointer | Gone | Deleted | Record | None]:
         values = await self._server.values(names)
         return [read(self._deployment, name, value) for name, value in zip(names, values, strict=True)]
 
@@ -193,12 +204,38 @@ class SharedIndex:
                 failures = 1
             await asyncio.sleep(pause)
 
+    async def _listen(self) -> None:
+        """Look at what others deleted, and tell them what they could not be told of, for ever."""
+        worked = True
+        while True:
+            await asyncio.sleep(_LOOK)
+            if not self.answers:
+                continue
+            self._teller.tell_deletions(again=False)
+            try:
+                async with asyncio.timeout(max(_LOOK, self._timeout)):
+                    await self._deletions.look()
+            except TimeoutError:
+                self._fail("timeout")
+            except Unanswered as error:
+                self._fail(error.cause)
+            except Unheard as error:
+                self.health.errors += 1
+                if worked:
+                    _overhears(error.cause)
+                worked = False
+            else:
+                worked = True
+
+    def _tell_again(self) -> None:
+        self._teller.tell_deletions(again=True)
+
     def snapshot(self) -> dict[str, Any]:
         """For the statistics."""
         return self.health.snapshot()
 
 
-def _lineage(response_id: str, before: Sequence[Pointer | Gone | Record | None]) -> Lineage:
+def _lineage(response_id: str, before: Sequence[object]) -> Lineage:
     """The responses in the chain, as far as their ids are known."""
     link: Lineage | None = None
     for each in reversed(before):
@@ -213,3 +250,11 @@ def _tell(state: State, cause: Cause | None) -> None:
         log.info("shared_index", state=state)
     else:
         log.warning("shared_index", state=state, cause=cause, remedy=REMEDIES[cause])
+
+
+def _overhears(cause: Cause) -> None:
+    structlog.get_logger("upwire").warning(
+        "shared_index_deletions",
+        cause=cause,
+        remedy="responses that are deleted at another gateway may be continued here; let the index's user run XADD, XRANGE and XLEN",
+    )

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
 from gateway.conversation.items import ItemFacts, Kind
 from gateway.conversation.transcripts import Transcript
@@ -30,6 +30,8 @@ _BATCH = 64
 _BOUND = 1.0
 """Seconds for one batch."""
 _REMEMBERED = 4096
+_DELETIONS = 4096
+"""Deletions of its own that a gateway remembers until others can no longer hold what was deleted."""
 _MUTE = 5.0
 """Seconds for which a server that takes no data is told nothing."""
 
@@ -47,11 +49,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Commands that belong together; ``name`` is the record that they make, ``needed`` how many it stands on."""
+    """Commands that belong together; ``name`` is the record that they make, ``needed`` how many it stands on.
+
+    ``deletes`` is the record that they mark as deleted.
+    """
 
     commands: tuple[Command, ...]
     name: bytes | None = None
     needed: int = 0
+    deletes: bytes | None = None
 
 
 class Teller:
@@ -66,6 +72,7 @@ class Teller:
         health: Health,
         fail: Callable[[Cause], None],
         clock: Callable[[], float],
+        entry: Callable[[bytes, str], Command],
     ) -> None:
         self._server = server
         self._deployment = deployment
@@ -75,6 +82,9 @@ class Teller:
         self._clock = clock
         self._queue: asyncio.Queue[_Entry] = asyncio.Queue(_QUEUE)
         self._mute_until = 0.0
+        self._entry = entry
+        self._deletions: TTLCache[bytes, _Entry] = TTLCache(_DELETIONS, _LIFE * age, clock)
+        self._untold: set[bytes] = set()
         self.kept: LRUCache[bytes, Kept] = LRUCache(_REMEMBERED)
 
     def whole_since(self, life: float) -> float:
@@ -142,12 +152,28 @@ class Teller:
         self._put(_Entry(tuple(commands), name, needs))
 
     def deleted(self, identity: bytes, response_id: str) -> None:
-        """The client deleted a response upstream: nobody may continue it, nor what is chained through it."""
+        """The client deleted a response upstream: nobody may continue it, nor what is chained through it.
+
+        What cannot be told now is told when it can be.
+        """
         name = self._deployment.response(identity, response_id)
         self.kept.pop(name, None)
         gone = write(self._deployment, name, Gone())
-        if gone is not None and self._listens():
-            self._put(_Entry((put(name, gone, _LIFE * self._age, over=True),)))
+        assert gone is not None  # noqa: S101 (a mark is small)
+        mark = put(name, gone, _LIFE * self._age, over=True)
+        entry = _Entry((mark, self._entry(identity, response_id)), deletes=name)
+        self._deletions[name] = entry
+        self._untold.add(name)
+        if self._listens():
+            self._put(entry)
+
+    def tell_deletions(self, *, again: bool) -> None:
+        """Tell of deletions that could not be told of, or ``again`` of all that are remembered."""
+        self._untold.intersection_update(self._deletions)
+        for name in tuple(self._deletions) if again else tuple(self._untold):
+            entry = self._deletions.get(name)
+            if entry is not None:
+                self._put(entry)
 
     def forgotten(self, identity: bytes, response_id: str) -> None:
         """The upstream does not know this response any more."""
@@ -222,6 +248,8 @@ class Teller:
                 self._lost((entry,))
             else:
                 self._health.written += 1
+                if entry.deletes is not None:
+                    self._untold.discard(entry.deletes)
         if refused is not None:
             self._health.errors += 1
             self._mute_until = self._clock() + _MUTE

@@ -64,6 +64,7 @@ class Attempt:
         self._pending: list[bytes] = []
         self._erred = False
         self._violated = False
+        self._reloads = match is not None and not lease.reused
         self.match = match
         self.socket_id = lease.socket_id
         own_parent = (bytes(m.value) for m in standing.request.members if m.name == "previous_response_id")
@@ -196,7 +197,7 @@ class Attempt:
             return
         if exchange.may_commit:
             # Should this ever fail, the end of the turn still closes the socket, which would otherwise be busy for ever.
-            standing.remember(ending, self.match)
+            standing.remember(ending, self.match, reloaded=self._reloads)
         self._lease = None
         lease.release(
             tip=ending.response_id if exchange.may_commit else None,

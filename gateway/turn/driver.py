@@ -56,6 +56,7 @@ class TurnDriver:
         self.index = shared.index
         self.places = shared.places
         self.parties = shared.parties
+        self.retention = shared.retention
         self.store = shared.store
         self.pool = shared.pool
         self.clock = shared.clock
@@ -177,7 +178,8 @@ class TurnDriver:
         """The upstream does not know this response any more."""
         self.pool.forget(identity, transcript.response_id)
         if transcript.stored:
-            self.pool.forgets_stored(identity, self.line)
+            if self.retention.missing(identity):
+                self.pool.forgets_stored(identity, self.line)
             if self.index is not None:
                 self.index.forgotten(identity, transcript.response_id)
         self.store.forget(identity, transcript.response_id)

@@ -14,6 +14,7 @@ from gateway.stats import OTHER, Now, TurnRecord
 from gateway.store import Store
 from gateway.turn.parties import Parties
 from gateway.turn.places import Places
+from gateway.turn.retention import Retention
 from gateway.upstream.identity import VolatileHeaders
 from gateway.upstream.socket_pool import SocketPool
 from gateway.upstream.team import Team
@@ -65,6 +66,9 @@ class Shared:
         self.reader = Reader(self.digester)
         self.volatile = VolatileHeaders(key)
         self.told_of_reasoning: set[bytes] = set()
+        self.retention = Retention(clock)
+        if index is not None:
+            index.hear(self.drop, store.forget_stored)
         self.reconfigure(settings)
 
     def reconfigure(self, settings: Settings) -> None:
@@ -75,11 +79,15 @@ class Shared:
         self.places.reconfigure(settings.max_in_flight, settings.in_flight_per_identity)
 
     def deleted(self, identity: bytes, response_id: str) -> None:
-        """The client has deleted this response: nothing that is chained through it is continued."""
-        self.store.delete(identity, response_id)
-        self.pool.forget(identity, response_id)
+        """The client has deleted this response: nothing that is chained through it is continued, here or elsewhere."""
+        self.drop(identity, response_id)
         if self.index is not None:
             self.index.deleted(identity, response_id)
+
+    def drop(self, identity: bytes, response_id: str) -> None:
+        """The response was deleted, here or elsewhere: nothing that is chained through it is continued here."""
+        self.store.delete(identity, response_id)
+        self.pool.forget(identity, response_id)
 
     def holdings(self) -> dict[str, Now]:
         """What each label of the team holds now, and all others together."""

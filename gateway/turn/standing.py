@@ -124,8 +124,13 @@ class Standing:
             items=self.request.items[match.consumed - self.request.skipped :],
         )
 
-    def remember(self, ending: Ending, match: Match | None) -> None:
-        """The response has completed, standing on ``match`` or on what the request itself named."""
+    def remember(self, ending: Ending, match: Match | None, *, reloaded: bool = False) -> None:
+        """The response has completed, standing on ``match`` or on what the request itself named.
+
+        ``reloaded`` says that the upstream must have had what ``match`` is from elsewhere than from its socket.
+        """
+        if reloaded:
+            self._driver.retention.found(self._identity)
         base: Transcript | None = match.transcript if match is not None else None
         if match is None:
             self._widen()

@@ -12,7 +12,7 @@ from gateway.conversation.fields import field_facts as facts_of_fields
 from gateway.conversation.items import ItemFacts, Kind
 from gateway.index import names, records
 from gateway.index.names import START, Deployment, ends, extended, referred
-from gateway.index.records import Gone, Pointer, Record, field_facts, joined, label, read, write
+from gateway.index.records import Deleted, Gone, Pointer, Record, field_facts, joined, label, read, write
 from gateway.protocol.raw import Member
 
 OURS = Deployment(b"a secret of thirty-two characters", "1")
@@ -43,13 +43,26 @@ def kept(draw):
     )
 
 
-@given(value=kept() | st.builds(Pointer, digests) | st.just(Gone()), name=digests)
+@given(
+    value=kept()
+    | st.builds(Pointer, digests)
+    | st.just(Gone())
+    | st.builds(Deleted, st.binary(max_size=16), st.text(max_size=9)),
+    name=digests,
+)
 def test_what_was_written_is_read(value, name):
     """Every value comes back as it was."""
     assert read(OURS, name, write(OURS, name, value)) == value
 
 
-@given(value=kept() | st.builds(Pointer, digests) | st.just(Gone()), name=digests, data=st.data())
+@given(
+    value=kept()
+    | st.builds(Pointer, digests)
+    | st.just(Gone())
+    | st.builds(Deleted, st.binary(max_size=16), st.text(max_size=9)),
+    name=digests,
+    data=st.data(),
+)
 def test_what_is_not_exactly_ours_is_not_found(value, name, data):
     """A changed bit, a cut or longer value, another name, another deployment and another version are all as if nothing was there."""
     raw = write(OURS, name, value)

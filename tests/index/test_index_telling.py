@@ -10,6 +10,7 @@ from gateway.index import telling
 from gateway.index.health import Health
 from gateway.index.names import Deployment
 from gateway.index.records import Record, joined, read
+from gateway.index.redis_server import Unanswered
 from gateway.index.telling import Teller
 from gateway.store import Store, StoreLimits
 
@@ -27,8 +28,9 @@ class Conversation:
         self.failures = []
         self.health = Health(lambda _state, _cause: None, "works")
         self.teller = Teller(
-            None, OURS, age=AGE, health=self.health, fail=self.failures.append, clock=lambda: self.now
-        )
+            None, OURS, age=AGE, health=self.health, fail=self.failures.append, clock=lambda: self.now,
+            entry=lambda _, response_id: (b"XADD", response_id.encode()),
+        )  # fmt: skip
         self.store = Store(StoreLimits(10_000, 100_000, 1e9))
         self.last = None
         self.count = 0
@@ -112,6 +114,65 @@ def test_who_does_not_answer_is_told_nothing(state):
     talk.teller.forgotten(WHO, "resp_1")
     assert talk.health.dropped == 3
     assert not talk.teller.kept
+
+
+def queued(talk):
+    """The responses that are to be told of as deleted, in order; the queue is empty after."""
+    found = []
+    while not talk.teller._queue.empty():
+        entry = talk.teller._queue.get_nowait()
+        if entry.deletes is not None:
+            assert [command[0] for command in entry.commands] == [b"SET", b"XADD"]
+            found.append(entry.commands[1][1].decode())
+    return found
+
+
+class Answers:
+    """A server that takes everything, or refuses everything."""
+
+    def __init__(self):
+        self.refusal = None
+
+    async def do(self, commands):
+        return [self.refusal or b"OK" for _ in commands]
+
+
+async def test_a_deletion_is_told_until_it_was_heard():
+    """While nobody answers, while data is refused, while the queue is full: it is kept, and told when it can be."""
+    talk = Conversation()
+    talk.teller._server = server = Answers()
+    talk.health.state = "down"
+    talk.teller.deleted(WHO, "resp_1")
+    assert queued(talk) == []
+    talk.health.state = "works"
+    talk.teller.tell_deletions(again=False)
+    entry = talk.teller._queue.get_nowait()
+    server.refusal = Unanswered("full")
+    await talk.teller._write_all([entry])
+    assert talk.health.state == "read_only"
+    talk.teller.tell_deletions(again=False)
+    assert queued(talk) == ["resp_1"]
+    server.refusal = None
+    await talk.teller._write_all([entry])
+    talk.teller.tell_deletions(again=False)
+    assert queued(talk) == []
+    talk.teller.tell_deletions(again=True)
+    assert queued(talk) == ["resp_1"]
+
+
+def test_deletions_are_remembered_for_as_long_as_what_was_deleted():
+    """And only the newest ones, so that they take bounded room."""
+    talk = Conversation()
+    talk.health.state = "down"
+    for number in range(telling._DELETIONS + 5):
+        talk.teller.deleted(WHO, f"resp_{number}")
+    talk.health.state = "works"
+    talk.teller.tell_deletions(again=False)
+    assert len(talk.teller._deletions) == telling._DELETIONS
+    assert len(queued(talk)) == telling._QUEUE
+    talk.now += 1.5 * AGE
+    talk.teller.tell_deletions(again=True)
+    assert queued(talk) == []
 
 
 def test_a_full_queue_drops():
