@@ -105,6 +105,7 @@ function show() {
   reasons(s);
   latency(s);
   upstream(s);
+  several(s);
   repairs(s);
   sockets(s);
   recent();
@@ -180,6 +181,15 @@ function upstream(s) {
   if (u.nothing_chained_seconds) rows.push(["deltas", `none for ${span(u.nothing_chained_seconds)} more: it ignored a parent`]);
   if (u.fields_over_http?.length) rows.push(["only over HTTP", u.fields_over_http.join(", ")]);
   $("upstream").replaceChildren(...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+function several(s) {
+  const all = Object.entries(s.upstreams ?? {});
+  $("several").hidden = all.length < 2;
+  document.querySelector("#upstreams tbody").replaceChildren(...all.map(([name, u]) => el("tr", {},
+    el("th", {scope: "row"}, name), ...[u.path, u.url, u.profile].map((text) => el("td", {}, text)),
+    el("td", {class: u.websocket === "works" ? "good" : u.websocket === "refused" ? "bad" : null}, u.websocket),
+    ...[count(u.turns.total), percent(u.turns.delta, u.turns.total), count(u.turns.failed), count(u.connections.open)].map((text) => el("td", {class: "n"}, text)))));
 }
 
 function repairs(s) {

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -19,7 +19,8 @@ from gateway.cli.numbers import share
 from gateway.cli.options import JSON_VARIABLE, LIVE_VARIABLE, MODEL_VARIABLE, read, setting_options
 from gateway.cli.reach import TokenAsked, base_url, fetch
 from gateway.config import ConfigError, Loaded, load_tokens
-from gateway.settings import Settings
+from gateway.settings import Settings, UpstreamEntry
+from gateway.upstream.entries import all_entries, key_setting, settings_for
 from gateway.upstream.team import TeamUnusable, read_team
 
 __all__ = ["KEY_VARIABLE", "Row", "command", "port_row", "upstream_rows"]
@@ -45,7 +46,8 @@ def command(*, live: bool, model: str, as_json: bool, config: str | None, **give
     """Find out why it does not work: configuration, port, proxy, names, TLS, upgrade, key and, with --live, deltas.
 
     Works whether the gateway runs or not. The key is the one that the gateway is set to use, else that in OPENAI_API_KEY; it
-    is sent to the upstream only, and never shown. Exit code 1 if a step failed.
+    is sent to the upstream only, and never shown. Every upstream is tried, further ones with their own key only, and --live asks
+    the main one. Exit code 1 if a step failed.
     """
     if live:
         click.echo(COST, err=True)
@@ -74,7 +76,18 @@ async def rows(config: str | None, given: dict[str, Any], *, live: bool, model: 
         settings = loaded.settings
         tokens = load_tokens(settings)
         read_team(settings.team_file, tokens)
-        held = upstream_key(settings.upstream_key_file, settings.upstream_key_env, os.environ)
+        upstreams = [
+            (
+                entry,
+                upstream_key(
+                    entry.key_file,
+                    entry.key_env,
+                    os.environ,
+                    names=(key_setting(entry, "file"), key_setting(entry, "env")),
+                ),
+            )
+            for entry in all_entries(settings)
+        ]
     except (ConfigError, KeyUnusable, TeamUnusable) as error:
         yield Row("config", "failed", str(error), "Correct it; upwire config shows all settings.")
         return
@@ -84,17 +97,36 @@ async def rows(config: str | None, given: dict[str, Any], *, live: bool, model: 
         from gateway.cli.check_index import index_row  # noqa: PLC0415
 
         yield await index_row(settings)
+    (main, held), *further = upstreams
     failed = False
+    # That key is the main upstream's, and nobody else's.
     key = held.current() if held else os.environ.get(KEY_VARIABLE, "")
-    async for row in upstream_rows(settings, key):
+    async for row in upstream_rows(settings_for(settings, main), key):
         yield row
         failed = failed or row.verdict == "failed"
+    for entry, its in further:
+        async for row in _further_rows(settings, entry, its.current() if its else ""):
+            yield replace(row, upstream=entry.name)
     if live and failed:
         yield Row("live", "warning", "not tried: a step before it failed")
     elif live:
         from gateway.cli.check_live import live_rows  # noqa: PLC0415 (takes the whole gateway with it)
 
-        async for row in live_rows(settings, key, model):
+        async for row in live_rows(settings_for(settings, main), key, model):
+            yield row
+
+
+async def _further_rows(settings: Settings, entry: UpstreamEntry, key: str) -> AsyncIterator[Row]:
+    """The steps towards an upstream beside the main one, after a line that says which it is."""
+    from gateway.upstream.profile import profile_of  # noqa: PLC0415
+    from gateway.upstream.urls import without_secrets  # noqa: PLC0415
+
+    kind = profile_of(entry.url, entry.profile).name
+    yield Row("upstream", "ok", f"{entry.name}, {entry.path} -> {without_secrets(entry.url)}, profile {kind}")
+    async for row in upstream_rows(settings_for(settings, entry), key, more=entry.headers):
+        if row.name == "key" and not key:
+            yield Row("key", "warning", "none is set for it here", "Fine if the clients have it; not tried.")
+        else:
             yield row
 
 

@@ -33,17 +33,25 @@ _FATAL = frozenset({"dns", "connect", "tls", "proxy", "bad_url", "bad_headers"})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One step: how it went, what was seen, what to do where it did not go well, and more lines about it."""
+    """One step: how it went, what was seen, what to do where it did not go well, and more lines about it.
+
+    ``upstream`` is the name of the upstream that it is about, empty for the main one and for what is about none.
+    """
 
     name: str
     verdict: Literal["ok", "warning", "failed"]
     seen: str
     remedy: str = ""
     details: tuple[str, ...] = ()
+    upstream: str = ""
 
 
-async def upstream_rows(settings: Settings, key: str) -> AsyncIterator[Row]:
-    """The steps; they end where the next one would make no sense."""
+async def upstream_rows(
+    settings: Settings, key: str, *, more: tuple[tuple[str, str], ...] = ()
+) -> AsyncIterator[Row]:
+    """The steps; they end where the next one would make no sense. ``more`` headers go along."""
+    from gateway.upstream.identity import with_key  # noqa: PLC0415
+    from gateway.upstream.profile import profile_of  # noqa: PLC0415
     from gateway.upstream.route import NoRoute, route_to  # noqa: PLC0415
 
     try:
@@ -67,8 +75,9 @@ async def upstream_rows(settings: Settings, key: str) -> AsyncIterator[Row]:
         yield row
         if row.verdict == "failed":
             return
-    headers = [("authorization", f"Bearer {key}")] if key else []
-    upgrade = await _upgrade_row(settings, route, headers)
+    profile = profile_of(settings.upstream, settings.profile)
+    headers = [*(with_key(more, key, profile.key_header) if key else more)]
+    upgrade = await _upgrade_row(settings, route, headers, keyed=bool(key))
     yield upgrade
     if upgrade.verdict == "failed":
         return
@@ -190,7 +199,9 @@ async def _whose(settings: Settings, host: str, port: int) -> tuple[str, ...]:
     return (f"it is for {subject}, issued by {issuer}",)
 
 
-async def _upgrade_row(settings: Settings, route: Route, headers: list[tuple[str, str]]) -> Row:
+async def _upgrade_row(
+    settings: Settings, route: Route, headers: list[tuple[str, str]], *, keyed: bool
+) -> Row:
     from gateway.upstream.dial import DialOptions, UpgradeRefused, dial  # noqa: PLC0415 (takes websockets with it)
     from gateway.upstream.remedies import REFUSED_TEXTS  # noqa: PLC0415
     from gateway.upstream.urls import socket_url  # noqa: PLC0415
@@ -201,7 +212,7 @@ async def _upgrade_row(settings: Settings, route: Route, headers: list[tuple[str
     except UpgradeRefused as refused:
         if refused.status in (401, 403):
             seen = f"the upstream answered {refused.status}"
-            remedy = "With a valid key it can be told." if not headers else "See the key below."
+            remedy = "With a valid key it can be told." if not keyed else "See the key below."
             return Row("upgrade", "warning", seen, remedy)
         text = REFUSED_TEXTS[refused.reason]
         seen = f"status {refused.status}" if refused.status else f"no socket ({refused.reason})"

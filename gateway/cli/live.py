@@ -39,7 +39,21 @@ def view(seen: dict[str, Any], before: dict[str, Any]) -> RenderableType:
     """The statistics, with what was added since ``before``."""
     head = Text(f"upwire {seen['version']}", style="bold")
     head.append(f"  up {span(seen['uptime_seconds'])}  {upstream_line(seen['upstream'])}", style="not bold")
-    return Group(head, Text(), _turns(seen, before), Text(), _numbers(seen), Text(), _reasons(seen))
+    several: list[RenderableType] = []
+    if len(seen.get("upstreams", {})) > 1:
+        several = [Text(), _upstreams(seen)]
+    return Group(head, Text(), _turns(seen, before), Text(), _numbers(seen), *several, Text(), _reasons(seen))
+
+
+def _upstreams(seen: dict[str, Any]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for name, each in seen["upstreams"].items():
+        turns, state = each["turns"], each["websocket"]
+        told = Text(f"WebSocket {state}", style="red" if state == "refused" else "")
+        told.append(f", {each['path']} -> {each['url']}", style="dim")
+        deltas = f"{share(turns['delta'], turns['total'])} delta"
+        table.add_row(name, f"{turns['total']} turns", deltas, f"{each['connections']['open']} open", told)
+    return table
 
 
 def _turns(seen: dict[str, Any], before: dict[str, Any]) -> Table:

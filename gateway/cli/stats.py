@@ -79,6 +79,8 @@ def table(seen: dict[str, Any]) -> str:
     for name, values in seen.get("latency_ms", {}).items():
         shown = "   ".join(f"{q} {ms(value)}" for q, value in values.items())
         lines.append(f"{name.replace('_', ' '):<14}{'':>4}{shown}")
+    if len(upstreams := seen.get("upstreams", {})) > 1:
+        lines += ["", "upstreams:", *(_upstream(name, each) for name, each in upstreams.items())]
     if labels := seen.get("identities", {}):
         lines += ["", "identities:", *(_identity(label, each) for label, each in labels.items())]
     for title, texts in (("reasons", REASON_TEXTS), ("recoveries", RECOVERY_TEXTS)):
@@ -89,6 +91,18 @@ def table(seen: dict[str, Any]) -> str:
                 text = texts.get(name)
                 lines.append(f"{name:<20}{count:>6}   {text.meaning if text else ''}".rstrip())
     return "\n".join(lines)
+
+
+def _upstream(name: str, each: dict[str, Any]) -> str:
+    """What was counted for one of several upstreams, and how it fares."""
+    turns = each["turns"]
+    told = (
+        f"{share(turns['delta'], turns['total'])} delta",
+        counts(turns, "failed"),
+        counts(each["connections"], "open"),
+        f"{each['path']} -> {upstream_line(each).removeprefix('upstream ')}",
+    )
+    return f"{name:<20}{turns['total']:>6} turns   {', '.join(told)}"
 
 
 def _identity(label: str, each: dict[str, Any]) -> str:

@@ -68,7 +68,7 @@ def build_app(
         methods = ours.get(request.raw_path.partition("?")[0])
         if methods is not None:
             return error_response(method_not_allowed(), Allow=", ".join(sorted(methods)))
-        return error_response(not_found())
+        return error_response(not_found(ways.further))
 
     app.router.add_route("*", "/{path:.*}", handle, expect_handler=_ask_later)
     return app

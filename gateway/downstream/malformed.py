@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -230,9 +230,12 @@ def method_not_allowed() -> BadRequest:
     return BadRequest("This path does not take this method.", code="method_not_allowed", status=405)
 
 
-def not_found() -> BadRequest:
-    """The error for a path that is neither the API's nor ours."""
-    return BadRequest("Nothing is here; this gateway serves the API under /v1.", code="not_found", status=404)
+def not_found(further: Sequence[str] = ()) -> BadRequest:
+    """The error for a path that is neither the API's nor ours; ``further`` are the local paths of other upstreams."""
+    also = f" and other APIs under {', '.join(further)}" if further else ""
+    return BadRequest(
+        f"Nothing is here; this gateway serves the API under /v1{also}.", code="not_found", status=404
+    )
 
 
 def _ours() -> GatewayError:

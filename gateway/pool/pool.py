@@ -215,13 +215,13 @@ class Pool:
             if socket.takes_turn:
                 self._close(socket, Closed.DRAINED)
 
-    def outdate(self, identity: bytes | None = None, *, line: Line | None = None) -> None:
-        """Close the sockets of an identity or of a line that are idle now, and the others when they have served their turn.
+    def outdate(self, line: Line, identity: bytes | None = None) -> None:
+        """Close the sockets of a line, or of an identity there, that are idle now, and the others when they have served their turn.
 
         The key that they were opened with has been replaced.
         """
         for socket in self._sockets if identity is None else tuple(self._sockets.of(identity).values()):
-            if line is None or socket.line.name == line.name:
+            if socket.line.name == line.name:
                 socket.outdated = True
                 if socket.takes_turn:
                     self._close(socket, Closed.KEY_CHANGED)

@@ -91,7 +91,7 @@ class Link:
         )
         self.driver = TurnDriver(self.settings, shared, plain=self.plain, line=self.line, key=self.key)
         if self.key is not None:
-            self.key.on_change = lambda: shared.pool.outdate(line=self.line)
+            self.key.on_change = lambda: shared.pool.outdate(self.line)
 
     def reconfigure(self, settings: Settings) -> None:
         """Go on with other settings, from the next turn; those that say where the upstream is stay."""

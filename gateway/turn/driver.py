@@ -121,7 +121,7 @@ class TurnDriver:
         self._shared.counter.end(record)
         if self._key is not None and not has_key(call.headers, self._key.latest, self.profile.key_header):
             # The key was replaced meanwhile; this turn may have opened a socket with the old one since.
-            self.pool.outdate(call.body.owner)
+            self.pool.outdate(self.line, call.body.owner)
 
     def switched_off(self, wish: str | None) -> bool:
         """Whether a turn goes over plain HTTP because somebody said so: the settings, or its header ``x-upwire-mode``."""

@@ -26,6 +26,11 @@ class LocalPaths(Generic[Led]):
         yield self.main
         yield from self._further.values()
 
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The paths beside those of the main upstream."""
+        return tuple(self._further)
+
     def map(self, change: Callable[[Led], Other]) -> LocalPaths[Other]:
         """The same paths, leading to what ``change`` makes of each."""
         return LocalPaths(change(self.main), {path: change(led) for path, led in self._further.items()})

@@ -110,9 +110,11 @@ class SocketPool:
         """How many sockets of a line are open, and what they are doing, for the statistics."""
         return self._pool.counted(line)
 
-    def outdate(self, identity: bytes | None = None, *, line: Line | None = None) -> None:
-        """The key of an identity or of a line has been replaced: close its idle sockets now, busy ones after their turn."""
-        self._pool.outdate(identity, line=line)
+    def outdate(self, line: Line, identity: bytes | None = None) -> None:
+        """The key of a line has been replaced: close its idle sockets, or those of an identity, now, and busy ones after their turn."""
+        # What is being opened with the old key would be followed by more of it.
+        self._lines.spares(line).cancel()
+        self._pool.outdate(line, identity)
         self._settle()
 
     def holds(self, identity: bytes, response_id: str) -> bool:

@@ -187,7 +187,7 @@ INSTALLING = "installing"
 
 RUN = {
     r"python3 -m venv ~/.upwire|~/.upwire/bin/pip install .*|export PATH=.*": INSTALLING,
-    r"upwire simulate|upwire serve( --mode http| --log-level debug| --workers 4)?": serves,
+    r"upwire simulate|upwire serve( --mode http| --log-level debug| --workers 4| --route \S+)?": serves,
     r"upwire serve --index .*": by_another("tests/replicas/test_shared_index.py", "index"),
     r"pip install 'upwire\[redis\]'": by_another("pyproject.toml", "redis = ["),
     r"openssl rand -hex 32 > .*": makes_a_secret,
