@@ -113,7 +113,7 @@ class SocketPool:
     def outdate(self, line: Line, identity: bytes | None = None) -> None:
         """The key of a line has been replaced: close its idle sockets, or those of an identity, now, and busy ones after their turn."""
         # What is being opened with the old key would be followed by more of it.
-        self._lines.spares(line).cancel()
+        self._lines.spares(line).cancel(identity)
         self._pool.outdate(line, identity)
         self._settle()
 

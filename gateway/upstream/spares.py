@@ -42,7 +42,7 @@ class Spares:
         self._clock = clock
         self._keep = keep
         self._freed = freed
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], bytes] = {}
         self._refused: dict[bytes, float] = {}
 
     def seen(self, target: Target) -> None:
@@ -54,13 +54,14 @@ class Spares:
             return
         if self._pool.lacks_spare(target.identity, self._clock(), model=target.model, party=target.party):
             task = self._tasks.spawn(self._fill(target), name="open spare sockets")
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running[task] = target.identity
+            task.add_done_callback(self._running.pop)
 
-    def cancel(self) -> None:
-        """Give up what is being opened; the places become free a moment later."""
-        for task in self._running:
-            task.cancel()
+    def cancel(self, identity: bytes | None = None) -> None:
+        """Give up what is being opened, for one identity or for all; the places become free a moment later."""
+        for task, whose in self._running.items():
+            if identity in (None, whose):
+                task.cancel()
 
     def _reserve(self, target: Target) -> Dial | None:
         grant = self._pool.spare(
