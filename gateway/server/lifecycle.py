@@ -85,6 +85,11 @@ class Requests:
     def __len__(self) -> int:
         return len(self._running)
 
+    @property
+    def taken(self) -> bool:
+        """Whether new requests are taken now."""
+        return self._taken
+
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Run ``handler`` and count it, or refuse."""

@@ -25,6 +25,8 @@ from gateway.upstream.plain import PlainHttp, PlainOptions, PlainResponse
 
 SECRET_HEADER = "x-upwire-worker"  # noqa: S105 (a name, no secret)
 IDENTITY_HEADER = "x-upwire-identity"
+LEAVING_HEADER = "x-upwire-leaving"
+"""Stands on the answer of a worker that takes no more turns: the other answers itself."""
 DELETED, HOLDS, STATS, RECENT = "/-/deleted", "/-/holds", "/-/stats", "/-/recent"
 SHUTDOWN = 1.0
 """Seconds for the last bytes of relayed answers."""

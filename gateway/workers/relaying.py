@@ -21,7 +21,7 @@ from gateway.upstream.identity import between_processes, header_pairs
 from gateway.upstream.plain import PlainResponse
 from gateway.workers.control import PATIENCE
 from gateway.workers.owner import Beginnings, Parent, owner
-from gateway.workers.private import HOLDS, IDENTITY_HEADER, SECRET_HEADER, Fellow
+from gateway.workers.private import HOLDS, IDENTITY_HEADER, LEAVING_HEADER, SECRET_HEADER, Fellow
 
 ASKING = 0.5
 """Seconds in which the others must say whether they know a response."""
@@ -77,6 +77,8 @@ class Relaying:
         while True:
             try:
                 async with fellow.request("POST", request.raw_path, headers, whole) as response:
+                    if any(name.lower() == LEAVING_HEADER for name, _ in response.all_headers):
+                        return None
                     return await _shown(request, replace(response, headers=response.all_headers))
             except UpstreamUnreachable:
                 if loop.time() >= until or owner in self.left_out:

@@ -34,7 +34,7 @@ from gateway.upstream.route import NoRoute
 from gateway.upstream.team import heard_team
 from gateway.workers import private
 from gateway.workers.control import Control
-from gateway.workers.private import IDENTITY_HEADER, Fellow, path_of, private_runner
+from gateway.workers.private import IDENTITY_HEADER, LEAVING_HEADER, Fellow, path_of, private_runner
 from gateway.workers.relaying import ASKING, Relaying
 from gateway.workers.together import Together, import_prometheus
 
@@ -247,6 +247,8 @@ def _routes(parts: Parts, relaying: Relaying, together: Together) -> list[web.Ab
         return web.Response(status=404) if found is None else await found[0](request, found[1])
 
     async def turn(request: web.Request) -> web.StreamResponse:
+        if not parts.requests.taken:
+            return web.Response(status=503, headers={LEAVING_HEADER: "1"})
         return await parts.requests.middleware(request, answer)
 
     async def deleted(request: web.Request) -> web.Response:
