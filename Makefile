@@ -10,7 +10,7 @@ OPS := .venv-ops
 FRESH := .venv-fresh
 PYTHONS ?= 3.12 3.13 3.14
 
-.PHONY: setup demo test test-fast test-pythons test-system test-clients client-results test-deploy test-laws chaos fuzz bench bench-quick bench-agent bench-compression bench-sizing check docs ops release sbom audit lock clean
+.PHONY: setup demo test test-fast test-uvloop test-pythons test-system test-clients client-results test-deploy test-laws chaos fuzz bench bench-quick bench-agent bench-compression bench-sizing check docs ops release sbom audit lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12")'
@@ -33,6 +33,11 @@ test: setup
 LONG = adversity fuzz storm walls workers
 test-fast: setup
 	UPWIRE_LAW_EXAMPLES=25 $(PYTEST) -n 2 -m "not slow and not system" $(LONG:%=--ignore=tests/%)
+
+# What speaks over sockets once more, on the other event loop; about three minutes.
+test-uvloop: setup
+	UPWIRE_TEST_LOOP=uvloop $(PYTEST) -n 2 --timeout 60 -m "not system" tests/faces tests/faults tests/adversity tests/upstream \
+		tests/upstreams_several tests/downstream tests/walls
 
 # The fast tests with every further Python that is here; those that are not are named.
 test-pythons:

@@ -61,6 +61,11 @@ class Settings:
         "Processes that serve one port, for machines with several processors; each gets its part of the limits on turns, sockets "
         "and conversations.",
     )
+    loop: str = _setting(
+        "auto",
+        "The event loop: auto takes uvloop where it is installed (the extra upwire[uvloop]), else asyncio, Python's own.",
+        ("auto", "asyncio", "uvloop"),
+    )
     upstream: str = _setting(
         "https://api.openai.com/v1", "Base URL of the API, with its query if it needs one."
     )
@@ -130,7 +135,7 @@ class Settings:
     )
     compression: str = _setting(
         "auto",
-        "auto compresses frames where the upstream accepts it, for 50 to 100 KiB of memory a socket; off never offers it.",
+        "auto compresses frames where the upstream accepts it, for about 50 KiB of memory a socket; off never offers it.",
         ("auto", "off"),
     )
     expose_mode: bool = _setting(

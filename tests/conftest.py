@@ -21,6 +21,13 @@ for _name in tuple(os.environ):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+if os.environ.get("UPWIRE_TEST_LOOP") == "uvloop":
+    import uvloop
+
+    def pytest_asyncio_loop_factories(config, item):  # noqa: ARG001 (the hook gives both)
+        """Tests run on the loop that is asked for."""
+        return {"uvloop": uvloop.new_event_loop}
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_settings_from_outside(tmp_path_factory):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from typing import Any
@@ -12,6 +11,7 @@ import click
 from gateway import __version__
 from gateway.cli.options import read, setting_options
 from gateway.config import Loaded, key_place, load_tokens
+from gateway.loops import NoLoop, factory, run
 from gateway.settings import Settings, UpstreamEntry
 from gateway.upstream.entries import further_entries
 
@@ -27,7 +27,7 @@ def command(config: str | None, **given: Any) -> int:
     if worker := os.environ.pop("_UPWIRE_WORKER", ""):
         from gateway.workers.worker import work  # noqa: PLC0415
 
-        return work(int(worker))
+        return work(worker)
     loaded = read(config, given)
     settings = loaded.settings
     token = load_tokens(settings)
@@ -53,14 +53,15 @@ def command(config: str | None, **given: Any) -> int:
         return read(config, given).settings
 
     try:
+        made = factory(settings.loop)
         if settings.workers > 1:
             from gateway.workers.parent import serve_workers  # noqa: PLC0415
 
-            running = serve_workers(settings, token=token, ready=ready, again=again)
-        else:
-            running = server.serve(settings, token=token, ready=ready, again=again)
-        return asyncio.run(running)
+            # Only the workers have anything to do that a faster loop would help with.
+            return run(serve_workers(settings, token=token, ready=ready, again=again), None)
+        return run(server.serve(settings, token=token, ready=ready, again=again), made)
     except (
+        NoLoop,
         server.CannotListen,
         NoRoute,
         KeyUnusable,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
 from typing import Any
 
-from gateway import __version__, log
+from gateway import __version__, log, loops
 from gateway.admin import Feed, Metrics
 from gateway.index.health import no_index
 from gateway.settings import Settings, UpstreamEntry
@@ -58,7 +58,7 @@ class Observation:
         driver = next(iter(drivers.values()))
 
         def snapshot() -> dict[str, Any]:
-            found = self.stats.snapshot(
+            found = {"loop": loops.running()} | self.stats.snapshot(
                 connections=pool.snapshot(),
                 conversations={
                     "known": len(store),

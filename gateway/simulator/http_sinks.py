@@ -7,7 +7,7 @@ import secrets
 import socket
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from aiohttp import web
@@ -25,8 +25,8 @@ def reset(transport: asyncio.BaseTransport | None) -> None:
     raw = transport.get_extra_info("socket")
     if raw is not None:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    if isinstance(transport, asyncio.WriteTransport):
-        transport.abort()
+    # Not every loop's transports are of asyncio's classes.
+    cast("asyncio.WriteTransport", transport).abort()
 
 
 def usual_headers() -> dict[str, str]:
@@ -106,8 +106,8 @@ class HttpSink:
 
     def stop_reading(self) -> None:
         """Read nothing more from the client."""
-        if isinstance(self._request.transport, asyncio.ReadTransport):
-            self._request.transport.pause_reading()
+        if self._request.transport is not None:
+            cast("asyncio.ReadTransport", self._request.transport).pause_reading()
 
 
 class EventStream(HttpSink):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import orjson
 from aiohttp import WSMsgType, web
@@ -99,8 +99,8 @@ class SocketConnection:
 
     def stop_reading(self) -> None:
         """Read nothing more, not even pings."""
-        if isinstance(self._request.transport, asyncio.ReadTransport):
-            self._request.transport.pause_reading()
+        if self._request.transport is not None:
+            cast("asyncio.ReadTransport", self._request.transport).pause_reading()
 
     def remembered(self, response_id: str) -> Held | None:
         """What this connection holds in memory under this id."""

@@ -14,6 +14,9 @@ class Field(NamedTuple):
 
 FIELDS: dict[str, Field] = {
     "version": Field("Version of the gateway.", "Changes with an update."),
+    "loop": Field(
+        "The event loop, asyncio or uvloop.", "Changes with the setting loop, or with what is installed."
+    ),
     "uptime_seconds": Field("Seconds since the start.", "It runs; a fall means that it was restarted."),
     "turns.total": Field("Turns that have ended: delta + full + http.", "Clients use the gateway."),
     "turns.delta": Field("Turns sent as their new items only.", "Good: this is what saves."),

@@ -15,7 +15,7 @@ from gateway.stats.histogram import Histogram
 from gateway.stats.turns import SAMPLES, Stats
 
 _FIRSTS = frozenset(
-    {"version", "uptime_seconds", "upstream", "upstreams", "latency_ms", "sockets", "workers"}
+    {"version", "loop", "uptime_seconds", "upstream", "upstreams", "latency_ms", "sockets", "workers"}
 )
 """Parts of a snapshot that are no sums."""
 

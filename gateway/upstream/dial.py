@@ -99,6 +99,30 @@ class _Connect(connect):
         """Follow none: a redirect could carry the key to another origin, so it is a refusal."""
         return exc
 
+    async def open_tcp_connection(self) -> ClientConnection:
+        """On loops other than Python's own nothing shows what waits below TLS, so there TLS begins on a connection that is ours.
+
+        What the library opens itself (through an HTTP proxy) stays dark: of a frame that moves slowly there, no progress is seen.
+        """
+        loop = asyncio.get_running_loop()
+        kwargs = self.create_connection_kwargs
+        sock = kwargs.get("sock")
+        if isinstance(loop, asyncio.BaseEventLoop) or sock is None or not self.ws_uri.secure:
+            return await super().open_tcp_connection()
+        context = kwargs.get("ssl") or ssl.create_default_context()
+        below, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
+        connection = self.factory(self.ws_uri)
+        assert isinstance(connection, UpstreamSocket)  # noqa: S101 (it is made by ``create`` below)
+        try:
+            transport = await loop.start_tls(below, connection, context, server_hostname=self.ws_uri.host)
+        except BaseException:
+            below.abort()
+            raise
+        assert transport is not None  # noqa: S101 (only a connection that is closing has none, and this one raised then)
+        connection.below_tls = below
+        connection.connection_made(transport)
+        return connection
+
 
 async def dial(url: str, headers: Iterable[tuple[str, str]], options: DialOptions) -> UpstreamSocket:
     """Open a socket to the ws or wss ``url`` with ``headers`` beside those of the handshake.
@@ -152,7 +176,8 @@ async def _dial(url: str, headers: Iterable[tuple[str, str]], options: DialOptio
             **{"proxy": None, **way},
         )
         await connector
-    except (OSError, WebSocketException, ValueError, ProxyRefused) as failure:
+    except (OSError, WebSocketException, ValueError, ProxyRefused, AssertionError) as failure:
+        # The library asserts what does not hold where a connection ends while the request for the upgrade is being written.
         if isinstance(failure, NegotiationError) and offer:
             raise _BadAgreement from None
         status = opened[-1].refused_status if opened else None

@@ -38,6 +38,8 @@ class SocketOwner(Protocol):
 class UpstreamSocket(ClientConnection):
     """The connection. Its owner attaches an Inbox for each turn and detaches it after; ``start`` comes first.
 
+    ``below_tls`` is the transport below TLS, for whoever knows it before the connection is made.
+
     ``answered`` says whether any text frame ever came, ``refused_status`` what else than 101 answered the upgrade, and
     ``last_ended`` is for its owner to note which response ended last.
     """
@@ -48,6 +50,7 @@ class UpstreamSocket(ClientConnection):
         self.refused_status: int | None = None
         self.answered = False
         self.last_ended: str | None = None
+        self.below_tls: asyncio.Transport | None = None
         self._close_within = patience.close_timeout
         self._alive = Liveness(patience, send_ping=self._send_ping, unsent=self._unsent, die=self._die)
         self._owner: SocketOwner | None = None
@@ -147,8 +150,8 @@ class UpstreamSocket(ClientConnection):
         super().connection_made(transport)
         # TLS keeps a second buffer in the transport below it, which only a private name leads to. Without it,
         # unsent bytes there count as sent, which is the safe side: what counts as sent is not sent again.
-        inner = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
-        if isinstance(inner, asyncio.Transport):
+        inner = self.below_tls or getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+        if inner is not None:
             self._inner = inner
             inner.set_write_buffer_limits(0)
         # A TLS transport compares with >=, a plain one with >.

@@ -30,7 +30,7 @@ from gateway.upstream.team import Team, read_team, told_team
 from gateway.workers.control import PATIENCE, Control
 
 VARIABLE = "_UPWIRE_WORKER"
-"""Tells a process that it is a worker, and by which descriptor its parent speaks to it."""
+"""Tells a process that it is a worker, by which descriptor its parent speaks to it, and on which loop it runs."""
 STARTING = 60.0
 """Seconds in which a worker must be up."""
 LIVES = 10.0
@@ -255,7 +255,7 @@ class _Workers:
                 *sys.orig_argv,
                 pass_fds=(its.fileno(), *numbers),
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, VARIABLE: str(its.fileno())},
+                env={**os.environ, VARIABLE: f"{its.fileno()}:{self._settings.loop}"},
             )
         control = worker.control = await Control.over(mine)
         try:

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from gateway import log
+from gateway import log, loops
 from gateway.admin.routes import Everywhere
 from gateway.downstream.responses import Elsewhere, responder
 from gateway.index.opening import IndexUnusable
@@ -42,12 +42,13 @@ _UNUSABLE = (NoRoute, KeyUnusable, NoTraces, IndexUnusable)
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
 
 
-def work(descriptor: int) -> int:
-    """Be a worker whose parent is at the other end of this open socket; returns the exit code."""
+def work(told: str) -> int:
+    """Be a worker whose parent is at the other end of an open socket: its number, a colon and the loop. Returns the exit code."""
+    descriptor, _, loop = told.partition(":")
     for name in _IGNORED:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    return asyncio.run(_work(socket.socket(fileno=descriptor)))
+    return loops.run(_work(socket.socket(fileno=int(descriptor))), loops.factory(loop))
 
 
 async def _work(end: socket.socket) -> int:

@@ -83,13 +83,16 @@ def measure(*, quick, rounds, install=True):
         )
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
+        beside = stack.enter_context(tempfile.TemporaryDirectory())
         upstream = stack.enter_context(subjects.upstream(pins))
         to = upstream.port
         bench = rows.Bench(
             nginx=stack.enter_context(subjects.nginx(path, to, folder, pins)) if path else None,
             passthrough=stack.enter_context(subjects.passthrough(to, pins)),
             gateway=stack.enter_context(subjects.gateway(to, folder, pins, name="gateway, asyncio")),
-            uvloop=None,
+            uvloop=stack.enter_context(
+                subjects.gateway(to, beside, pins, name="gateway, uvloop", loop="uvloop")
+            ),
             direct=upstream,
             rounds=rounds,
         )

@@ -171,10 +171,11 @@ def passthrough(to, pins):
     return running("aiohttp pass-through", command, pins.subject if pins.possible else None)
 
 
-def gateway(to, folder, pins, *options, name="gateway"):
+def gateway(to, folder, pins, *options, name="gateway", loop="asyncio"):
     """The gateway with all checks, metrics and logs on; its log goes to a file."""
     command = [
-        sys.executable, "-m", "gateway", "serve", "--profile", "openai", "--port", "0", "--upstream", f"http://127.0.0.1:{to}/v1", *options,
+        sys.executable, "-m", "gateway", "serve", "--profile", "openai", "--port", "0", "--upstream", f"http://127.0.0.1:{to}/v1",
+        "--loop", loop, *options,
     ]  # fmt: skip
     log = (Path(folder) / "gateway.log").open("ab")
     return _logged(name, command, pins.subject if pins.possible else None, log)

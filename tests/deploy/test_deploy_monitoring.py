@@ -47,7 +47,9 @@ def test_the_dashboard_asks_only_for_what_is_there():
     asked = set().union(*(names_in(query) for _, query in QUERIES))
     assert asked <= set(METRICS) | process
     # What only counts where it was switched on is left to those who do.
-    optional = {name for name in METRICS if name.startswith(("upwire_index_", "upwire_identity_", "upwire_upstream_"))}
+    optional = {
+        name for name in METRICS if name.startswith(("upwire_index_", "upwire_identity_", "upwire_upstream_"))
+    }
     assert set(METRICS) - asked - optional <= {
         "upwire_uptime_seconds",
         "upwire_saved_bytes",

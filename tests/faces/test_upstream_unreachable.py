@@ -8,6 +8,8 @@ import socket
 import time
 from dataclasses import dataclass
 
+import pytest
+
 from tests.gateways import Api, running_gateway
 
 BODY = {"model": "gpt-5", "input": "hello"}
@@ -71,6 +73,8 @@ async def test_no_connection(unused_tcp_port):
 
 async def test_no_such_name(monkeypatch):
     """A name that nobody knows is a 502 that says so; beside the requests themselves one dial asks for it."""
+    if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+        pytest.skip("this loop looks names up by itself, where no test can see it")
     lookups = []
     known = socket.getaddrinfo
 
