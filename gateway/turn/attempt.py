@@ -62,6 +62,7 @@ class Attempt:
         self._standing = standing
         self._lease: Lease | None = lease
         self._pending: list[bytes] = []
+        self._left: Sequence[bytes] = ()
         self._erred = False
         self._violated = False
         self._reloads = match is not None and not lease.reused
@@ -97,7 +98,8 @@ class Attempt:
             raise Lost(_loss(error)) from None
         self._account.sent()
         while not self._pending:
-            refusal = self._take(await self._receive(self._lease))
+            # What came behind the first event is looked at when that is on its way to the client.
+            refusal = self._take(await self._receive(self._lease), only_first=True)
             if refusal is not None:
                 return refusal
         return None
@@ -144,6 +146,9 @@ class Attempt:
 
     async def _receive(self, lease: Lease) -> Sequence[bytes]:
         """What the socket brought, or nothing if no ``response.failed`` followed an ``error``; raises Lost."""
+        if self._left:
+            frames, self._left = self._left, ()
+            return frames
         if self._violated:
             raise Lost(_VIOLATION)
         erred = self._erred = self.exchange.phase is Phase.ERRORED
@@ -165,9 +170,12 @@ class Attempt:
         self._account.event()
         return frames
 
-    def _take(self, frames: Sequence[bytes]) -> Refusal | None:
-        """Feed events to the exchange; what the client gets is appended to the pending pieces. Raises Lost."""
-        for frame in frames:
+    def _take(self, frames: Sequence[bytes], *, only_first: bool = False) -> Refusal | None:
+        """Feed events to the exchange; what the client gets is appended to the pending pieces. Raises Lost.
+
+        With ``only_first`` those behind the first that the client gets are left for the next time.
+        """
+        for number, frame in enumerate(frames, 1):
             result = self.exchange.feed(frame)
             match result:
                 case Relay(kind, data):
@@ -182,6 +190,11 @@ class Attempt:
                     raise Lost(_VIOLATION)
                 case Ignored():
                     pass
+            if only_first and self._pending:
+                self._left = frames[number:]
+                break
+        if self._left:
+            return None
         if self._lease is not None and self.exchange.ending and self.exchange.phase is not Phase.ERRORED:
             self._settle(self._lease)
         return None
