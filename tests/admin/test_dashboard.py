@@ -12,6 +12,7 @@ import pytest
 from gateway.simulator import Options
 from tests.admin.browser import browsing, chromium
 from tests.gateways import Api, running_gateway, running_simulator
+from tests.upstreams_several.worlds import PATH, two_upstreams
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(200)]
 
@@ -167,6 +168,34 @@ async def test_readable_in_both_themes_and_on_a_phone(page, pictures, width, dar
         wide = "[...document.querySelectorAll('section')].filter(s => s.scrollWidth > s.clientWidth + 1).map(s => s.innerText.slice(0, 20))"
         assert await page.ask(wide) == []
         await page.picture(pictures / f"{width}-{'dark' if dark else 'light'}.png")
+        assert page.said == []
+
+
+@pytest.mark.parametrize("width", [1280, 320])
+async def test_several_upstreams_are_a_table(page, pictures, width):
+    """Each by its name; with one upstream there is none, and the page stays as wide as the screen."""
+    async with product() as (gateway, api):
+        await converse(api, 1)
+        await page.go(gateway.root + "/dashboard")
+        await page.until("document.querySelectorAll('#turns rect.full').length > 0")
+        assert await page.ask("document.getElementById('several').hidden")
+    async with two_upstreams(second=Options(websocket=False)) as world:
+        async with world.api() as one, world.api(second=True) as two:
+            await converse(one, 3)
+            await converse(two, 1)
+        await page.look(width=width, height=844)
+        await page.go(world.gateway.root + "/dashboard")
+        await page.until("document.querySelectorAll('#upstreams tbody tr').length === 2")
+        rows = await page.ask(
+            "[...document.querySelectorAll('#upstreams tbody tr')].map(r => [...r.children].map(c => c.textContent))"
+        )
+        assert rows == [
+            ["main", "/v1", world.main.url, "openai", "works", "3", "67 %", "0", "1"],
+            ["second", PATH, world.second.url, "openai", "refused", "1", "0 %", "0", "0"],
+        ]
+        assert await page.ask("document.documentElement.scrollWidth") <= width
+        assert await page.ask(CONTRAST) == []
+        await page.picture(pictures / f"upstreams-{width}.png")
         assert page.said == []
 
 
