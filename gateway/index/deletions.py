@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cachetools import TTLCache
+
+from gateway.conversation.transcripts import Lineage
 from gateway.index.health import Cause
 from gateway.index.names import Deployment
 from gateway.index.records import Deleted, read, write
@@ -16,6 +19,8 @@ from gateway.index.redis_server import Command, RedisServer, Unanswered, append,
 MOST = 4096
 """Entries that the log keeps about; who was away for longer than they last does not know what was deleted meanwhile."""
 _PAGE = 512
+_RECENT = 60.0
+"""Seconds for which a deletion is remembered for look-ups that were under way; those are over in a fraction of it."""
 
 
 class Unheard(Exception):
@@ -40,6 +45,7 @@ class Deletions:
         self._life = life
         self._wiped = wiped
         self._last: bytes | None = None
+        self._recent: TTLCache[tuple[bytes, str], bool] = TTLCache(MOST, _RECENT)
         self._deleted: list[Callable[[bytes, str], None]] = []
         self._missed: list[Callable[[], None]] = []
 
@@ -48,11 +54,21 @@ class Deletions:
         self._deleted.append(deleted)
         self._missed.append(missed)
 
+    def just_deleted(self, identity: bytes, lineage: Lineage) -> bool:
+        """Whether one of these responses was deleted a moment ago, so that what was found of them may be older than that."""
+        link: Lineage | None = lineage
+        while link is not None:
+            if (identity, link.response_id) in self._recent:
+                return True
+            link = link.before
+        return False
+
     def entry(self, identity: bytes, response_id: str) -> Command:
         """What adds a deletion to the log."""
         name = self._deployment.deletions()
         value = write(self._deployment, name, Deleted(identity, response_id))
         assert value is not None  # noqa: S101 (an id is bounded by the length of a request's target)
+        self._recent[identity, response_id] = True
         return append(name, value, MOST)
 
     async def look(self) -> None:
@@ -75,6 +91,7 @@ class Deletions:
                 self._last = number
                 found = read(self._deployment, name, value)
                 if isinstance(found, Deleted):
+                    self._recent[found.identity, found.response_id] = True
                     for tell in self._deleted:
                         tell(found.identity, found.response_id)
             if not full:

@@ -143,13 +143,16 @@ class SharedIndex:
             whole = joined(record, behind)
             if whole is None:
                 continue
+            lineage = _lineage(whole.response_id, behind)
+            if self._deletions.just_deleted(identity, lineage):
+                continue
             found.append(
                 Found(
                     whole.response_id,
                     whole.facts[: whole.asked],
                     whole.facts[whole.asked :],
                     field_facts(self._deployment, whole, names),
-                    _lineage(whole.response_id, behind),
+                    lineage,
                 )
             )
             self._teller.kept[name] = Kept(
@@ -193,6 +196,7 @@ class SharedIndex:
             else:
                 if self.health.state in {"untried", "down"}:
                     self.health.be("works")
+                    self._teller.tell_deletions(again=False)
                 failures = 0
                 self._failed.clear()
                 with contextlib.suppress(TimeoutError):

@@ -85,6 +85,7 @@ class Teller:
         self._entry = entry
         self._deletions: TTLCache[bytes, _Entry] = TTLCache(_DELETIONS, _LIFE * age, clock)
         self._untold: set[bytes] = set()
+        self._queued: set[bytes] = set()
         self.kept: LRUCache[bytes, Kept] = LRUCache(_REMEMBERED)
 
     def whole_since(self, life: float) -> float:
@@ -165,7 +166,7 @@ class Teller:
         self._deletions[name] = entry
         self._untold.add(name)
         if self._listens():
-            self._put(entry)
+            self._put_deletion(name, entry)
 
     def tell_deletions(self, *, again: bool) -> None:
         """Tell of deletions that could not be told of, or ``again`` of all that are remembered."""
@@ -173,7 +174,7 @@ class Teller:
         for name in tuple(self._deletions) if again else tuple(self._untold):
             entry = self._deletions.get(name)
             if entry is not None:
-                self._put(entry)
+                self._put_deletion(name, entry)
 
     def forgotten(self, identity: bytes, response_id: str) -> None:
         """The upstream does not know this response any more."""
@@ -201,6 +202,11 @@ class Teller:
         self._health.dropped += not listens
         return listens
 
+    def _put_deletion(self, name: bytes, entry: _Entry) -> None:
+        if name not in self._queued and not self._queue.full():
+            self._queued.add(name)
+            self._queue.put_nowait(entry)
+
     def _put(self, entry: _Entry) -> None:
         try:
             self._queue.put_nowait(entry)
@@ -226,6 +232,7 @@ class Teller:
                     self._queue.task_done()
 
     async def _write_all(self, entries: Sequence[_Entry]) -> None:
+        self._queued.difference_update(entry.deletes for entry in entries if entry.deletes is not None)
         commands = [command for entry in entries for command in entry.commands]
         try:
             async with asyncio.timeout(_BOUND):

@@ -178,7 +178,7 @@ class TurnDriver:
         """The upstream does not know this response any more."""
         self.pool.forget(identity, transcript.response_id)
         if transcript.stored:
-            if self.retention.missing(identity):
+            if self.retention.missing(identity, transcript.response_id):
                 self.pool.forgets_stored(identity, self.line)
             if self.index is not None:
                 self.index.forgotten(identity, transcript.response_id)

@@ -159,8 +159,10 @@ class Standing:
             level=self._level,
         )
         index = self._driver.index
-        if index is not None and made is not None and self.reloadable:
-            index.tell(self._identity, made)
+        if made is not None and self.reloadable:
+            self._driver.retention.made(self._identity, ending.response_id)
+            if index is not None:
+                index.tell(self._identity, made)
         if request.after is not None:
             store.outgrown(self._identity, request.after.transcript.response_id)
 

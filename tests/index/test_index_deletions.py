@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.conversation.transcripts import Lineage
 from gateway.index import deletions
 from gateway.index.deletions import Deletions, Unheard
 from gateway.index.names import Deployment
@@ -156,3 +157,17 @@ async def test_a_refusal_is_told():
     await listener.deletions.look()
     assert listener.heard == [(WHO, "resp_1"), (WHO, "resp_2")]
     assert listener.wiped == 0
+
+
+async def test_a_look_up_under_way_does_not_bring_it_back():
+    """What was read before the deletion was heard of is known to be stale, here and where it was deleted."""
+    log = Log()
+    here, there = Listener(log), Listener(log)
+    chain = Lineage("resp_2", Lineage("resp_1", None))
+    assert not here.deletions.just_deleted(WHO, chain)
+    log.add(there.deletions.entry(WHO, "resp_1"))
+    await here.deletions.look()
+    for listener in (here, there):
+        assert listener.deletions.just_deleted(WHO, chain)
+        assert not listener.deletions.just_deleted(b"y" * 16, chain)
+        assert not listener.deletions.just_deleted(WHO, Lineage("resp_3", None))

@@ -229,8 +229,8 @@ async def test_what_the_upstream_forgot_is_asked_for_once():
 async def test_an_upstream_without_retention_is_not_asked_again_and_again():
     """Where stored responses are not found, the index is left alone for that key."""
     async with scene(Options(seed="shared", zero_retention=True)) as (_, _upstream, pair):
-        for text in ("hello", "good morning"):
-            # One alone may have been deleted by somebody.
+        for text in ("hello", "good morning", "good day", "good evening"):
+            # A few may have been deleted by somebody.
             opening = [{"role": "user", "content": text}]
             first = await pair.create(asked(opening), at=0)
             history = grown(opening, first, "one")
