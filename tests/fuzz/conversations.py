@@ -21,7 +21,9 @@ from gateway.protocol.ending import Ending
 from gateway.simulator import digest_of
 from gateway.simulator.refusal import Refusal
 from gateway.store import Store, StoreLimits
+from gateway.turn.retention import Retention
 from gateway.turn.standing import Standing
+from gateway.upstream.profile import PROFILES
 from tests.fuzz.choices import Choices, mangle
 
 SLOWEST = 2.0
@@ -77,9 +79,11 @@ class Gateway:
     """The parts of a driver that read and remember, on a clock that stands still."""
 
     index = None
+    profile = PROFILES["openai"]
 
     def __init__(self, level):
         self.clock = lambda: 0.0
+        self.retention = Retention(self.clock)
         self.digester = Digester(KEY)
         self.reader = Reader(self.digester)
         self.store = Store(StoreLimits(responses=8, items=400, age=60))
