@@ -63,7 +63,8 @@ class Settings:
     )
     loop: str = _setting(
         "auto",
-        "The event loop: auto takes uvloop where it is installed (the extra upwire[uvloop]), else asyncio, Python's own.",
+        "The event loop: auto takes uvloop where it is installed (the extra upwire[uvloop]), else asyncio, Python's own, which alone sees "
+        "a large frame move slowly through an HTTP proxy to a TLS upstream.",
         ("auto", "asyncio", "uvloop"),
     )
     upstream: str = _setting(
