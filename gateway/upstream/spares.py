@@ -47,10 +47,7 @@ class Spares:
 
     def seen(self, target: Target) -> None:
         """A turn for ``target`` has its socket: have as many spares as are wanted, opened in the background."""
-        if (
-            not self._openings.is_proven(target.url)
-            or self._refused.get(target.identity, 0.0) > self._clock()
-        ):
+        if self._refused.get(target.identity, 0.0) > self._clock():
             return
         if self._pool.lacks_spare(target.identity, self._clock(), model=target.model, party=target.party):
             task = self._tasks.spawn(self._fill(target), name="open spare sockets")
@@ -64,6 +61,9 @@ class Spares:
                 task.cancel()
 
     def _reserve(self, target: Target) -> Dial | None:
+        if not self._openings.is_proven(target.url):
+            # To find out is for a turn: there is one dial at a time that does, and others wait for its outcome.
+            return None
         grant = self._pool.spare(
             target.identity, self._clock(), upstream=target.url, line=target.line, model=target.model,
             party=target.party,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from socket_peer import Peer, peer, pool_of, refusing, status, whole_turn
 from websockets.asyncio.server import ServerConnection
 
-from gateway.pool import PoolLimits
+from gateway.pool import MAIN, Dial, PoolLimits
 from gateway.simulator import Options
 from gateway.upstream.dial import UpgradeRefused
 from gateway.upstream.lease import Lease
@@ -109,8 +110,9 @@ async def test_an_upstream_that_refuses_sockets_is_not_asked_for_spare_ones() ->
         assert seen.dials == 1
 
 
-async def test_draining_waits_for_none_that_opens() -> None:
-    """What is being dialled for no turn is given up, and the drain ends at once."""
+@contextlib.asynccontextmanager
+async def gated() -> AsyncIterator[tuple[Peer, asyncio.Event]]:
+    """An upstream that accepts one socket, and others when the gate is opened."""
     gate = asyncio.Event()
 
     async def held(_connection: ServerConnection, _request: object) -> None:
@@ -118,7 +120,13 @@ async def test_draining_waits_for_none_that_opens() -> None:
         if seen.dials > 1:
             await gate.wait()
 
-    async with peer(process_request=held) as seen, pool_of(WARM) as pool:
+    async with peer(process_request=held) as seen:
+        yield seen, gate
+
+
+async def test_draining_waits_for_none_that_opens() -> None:
+    """What is being dialled for no turn is given up, and the drain ends at once."""
+    async with gated() as (seen, gate), pool_of(WARM) as pool:
         await turn(pool, seen, "r1")
         await until(lambda: seen.dials == 2)
         assert pool.snapshot()["dialling"] == 1
@@ -144,15 +152,8 @@ async def test_one_that_the_upstream_closes_is_replaced_at_the_next_turn() -> No
 
 async def test_a_turn_at_the_limit_gets_the_one_that_opens() -> None:
     """A turn that may open no socket of its own waits for the spare one."""
-    gate = asyncio.Event()
-
-    async def held(_connection: ServerConnection, _request: object) -> None:
-        seen.dials += 1
-        if seen.dials > 1:
-            await gate.wait()
-
     limits = PoolLimits(warm=1, sockets_per_identity=2, socket_wait=5)
-    async with peer(process_request=held) as seen, pool_of(limits) as pool:
+    async with gated() as (seen, gate), pool_of(limits) as pool:
         first = await pool.acquire(to(seen.url), [])
         await until(lambda: seen.dials == 2)
         async with asyncio.TaskGroup() as group:
@@ -164,6 +165,24 @@ async def test_a_turn_at_the_limit_gets_the_one_that_opens() -> None:
         assert seen.dials == 2
         first.abort()
         second.abort()
+
+
+async def test_none_probes_an_upstream() -> None:
+    """If the upstream is doubted again before a spare socket is dialled, it is left to a turn to find out."""
+    async with peer() as seen, pool_of(WARM) as pool:
+        first = await pool.acquire(to(seen.url), [])
+        openings = pool._lines.openings(MAIN)
+        openings._upgrades.refused(seen.url, 403, "status", 0.0)
+        assert not openings.is_proven(seen.url)
+        probe = Dial(1_000, None, None)
+        openings.begin(to(seen.url), probe)
+        waiting = asyncio.ensure_future(openings.barred(to(seen.url)))  # noqa: TID251
+        await asyncio.sleep(0.05)
+        assert seen.dials == 1
+        openings.give_up(to(seen.url), probe)
+        async with asyncio.timeout(2):
+            await waiting
+        first.abort()
 
 
 async def test_through_a_gateway_each_identity_has_its_own() -> None:
