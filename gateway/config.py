@@ -9,7 +9,6 @@ import difflib
 import ipaddress
 import math
 import os
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from gateway.settings import Settings
-from gateway.upstream.entries import EntryWrong, further_entries, parse_entries, wrong_url
+from gateway.upstream.entries import VARIABLE, EntryWrong, further_entries, parse_entries, wrong_url
 from gateway.upstream.team import check_label
 
 PREFIX = "UPWIRE_"
@@ -31,7 +30,6 @@ _KINDS: dict[str, Any] = get_type_hints(Settings)
 _CHOICES: dict[str, tuple[str, ...] | None] = {f.name: f.metadata["choices"] for f in fields(Settings)}
 _TABLES = frozenset(f.name for f in fields(Settings) if f.metadata["table"])
 _KEY_ENVS = ("upstream_key_env", "index_key_env")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _MAY_BE_ZERO = frozenset({
     "port", "socket_wait", "drain_timeout", "drain_grace", "upgrade_memory", "in_flight_per_identity", "warm",
@@ -267,7 +265,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         raise ConfigError(f"{error} ({', '.join(where)})") from None
     if settings.upstream_key_file and settings.upstream_key_env:
         fail("upstream_key_env", "and upstream_key_file are both given; which of them holds the key?")
-    if settings.upstream_key_env and not _VARIABLE.fullmatch(settings.upstream_key_env):
+    if settings.upstream_key_env and not VARIABLE.fullmatch(settings.upstream_key_env):
         # Not quoted: it may be the key itself.
         fail("upstream_key_env", "must be the name of an environment variable, not the key")
     if settings.index and not settings.index.startswith(("redis://", "rediss://", "unix://")):
@@ -280,7 +278,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
         fail(
             "index", "needs the secret that its gateways share: index_key_file or index_key_env, one of both"
         )
-    if settings.index_key_env and not _VARIABLE.fullmatch(settings.index_key_env):
+    if settings.index_key_env and not VARIABLE.fullmatch(settings.index_key_env):
         fail("index_key_env", "must be the name of an environment variable, not the secret")
     if not is_loopback(settings.host) and not (settings.allow_remote and settings.token_file):
         fail(

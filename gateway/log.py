@@ -17,7 +17,8 @@ from typing import Any, TextIO, cast
 
 import structlog
 
-from gateway.stats import MAIN, OTHER, TurnRecord, model_label
+from gateway.settings import MAIN
+from gateway.stats import OTHER, TurnRecord, model_label
 from gateway.upstream.remedies import REFUSED_TEXTS
 
 LIBRARIES = ("aiohttp", "asyncio", "websockets")

@@ -30,6 +30,10 @@ def _setting(
     return field(default=default, metadata=about)
 
 
+MAIN = "main"
+"""The name of the upstream that needs no entry."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamEntry:
     """One upstream: where clients find it here, where it is, and what goes along.

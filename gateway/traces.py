@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from gateway import __version__
 from gateway.log import bounded_name
-from gateway.stats import MAIN, TurnRecord
+from gateway.settings import MAIN
+from gateway.stats import TurnRecord
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

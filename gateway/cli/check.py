@@ -20,7 +20,7 @@ from gateway.cli.options import JSON_VARIABLE, LIVE_VARIABLE, MODEL_VARIABLE, re
 from gateway.cli.reach import TokenAsked, base_url, fetch
 from gateway.config import ConfigError, Loaded, load_tokens
 from gateway.settings import Settings, UpstreamEntry
-from gateway.upstream.entries import all_entries, key_setting, settings_for
+from gateway.upstream.entries import all_entries, settings_for
 from gateway.upstream.team import TeamUnusable, read_team
 
 __all__ = ["KEY_VARIABLE", "Row", "command", "port_row", "upstream_rows"]
@@ -69,25 +69,14 @@ def command(*, live: bool, model: str, as_json: bool, config: str | None, **give
 
 async def rows(config: str | None, given: dict[str, Any], *, live: bool, model: str) -> AsyncIterator[Row]:
     """All steps, as they are done."""
-    from gateway.upstream.key import KeyUnusable, upstream_key  # noqa: PLC0415 (takes structlog with it)
+    from gateway.upstream.key import KeyUnusable, held_key  # noqa: PLC0415 (takes structlog with it)
 
     try:
         loaded = read(config, given)
         settings = loaded.settings
         tokens = load_tokens(settings)
         read_team(settings.team_file, tokens)
-        upstreams = [
-            (
-                entry,
-                upstream_key(
-                    entry.key_file,
-                    entry.key_env,
-                    os.environ,
-                    names=(key_setting(entry, "file"), key_setting(entry, "env")),
-                ),
-            )
-            for entry in all_entries(settings)
-        ]
+        upstreams = [(entry, held_key(entry, os.environ)) for entry in all_entries(settings)]
     except (ConfigError, KeyUnusable, TeamUnusable) as error:
         yield Row("config", "failed", str(error), "Correct it; upwire config shows all settings.")
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from gateway import settings
 from gateway.pool.age import AgeLimits
 from gateway.pool.choice import PoolLimits
 
@@ -15,7 +16,7 @@ _FORGETFUL_IDENTITIES = 10_000
 class Line:
     """One upstream as the pool knows it: its name, and the age in seconds that its sockets reach at most."""
 
-    name: str = "main"
+    name: str = settings.MAIN
     socket_age: float = inf
 
 

@@ -171,7 +171,7 @@ class Pool:
             socket.tip, socket.stored = tip, stored
         socket.last_used = socket.since = now
         self._idle(socket)
-        if socket.takes_turn and socket.id in self._sockets and self._aged(socket, now):
+        if socket.id in self._sockets and self._aged(socket, now):
             self._close(socket, Closed.AGE)
 
     def close(self, socket_id: int, reason: Closed) -> None:

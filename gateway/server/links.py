@@ -15,9 +15,9 @@ from gateway.turn.driver import TurnDriver
 from gateway.turn.shared import Shared
 from gateway.upstream.deflate import Compression
 from gateway.upstream.dial import DialOptions
-from gateway.upstream.entries import all_entries, key_setting, settings_for
+from gateway.upstream.entries import all_entries, settings_for
 from gateway.upstream.identity import CLIENT_KEYS, header_pairs, with_headers, with_key
-from gateway.upstream.key import upstream_key
+from gateway.upstream.key import held_key
 from gateway.upstream.liveness import Patience
 from gateway.upstream.local_paths import LocalPaths
 from gateway.upstream.plain import PlainHttp, PlainOptions
@@ -53,12 +53,7 @@ class Link:
             client_cert=settings.client_cert,
             tls_minimum=settings.tls_minimum,
         )
-        self.key = upstream_key(
-            entry.key_file,
-            entry.key_env,
-            environment,
-            names=(key_setting(entry, "file"), key_setting(entry, "env")),
-        )
+        self.key = held_key(entry, environment)
         # Where no token is asked for, a header of that name tells nobody apart. A client's key that goes no further still does.
         keys = sorted(CLIENT_KEYS) if self.key is not None else []
         self._ours = [*([TOKEN_HEADER] if asks_token else []), *keys]

@@ -9,7 +9,6 @@ from gateway.stats.members import Members, Now
 from gateway.stats.models import MODELS, OTHER, field_label, model_label
 from gateway.stats.reasons import CLOSED_TEXTS, REASON_TEXTS, REASONS, RECOVERIES, RECOVERY_TEXTS, Explained
 from gateway.stats.turns import (
-    MAIN,
     MODES,
     OUTCOMES,
     SAMPLES,
@@ -23,7 +22,6 @@ from gateway.stats.turns import (
 __all__ = [
     "CLOSED_TEXTS",
     "FIELDS",
-    "MAIN",
     "MODELS",
     "MODES",
     "OTHER",

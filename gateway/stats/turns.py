@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gateway.settings import MAIN
 from gateway.stats.histogram import FAST, TURNS, WAITS, Histogram
 from gateway.stats.members import Members
 from gateway.stats.models import model_label
@@ -15,9 +16,6 @@ from gateway.stats.reasons import REASONS, RECOVERIES
 
 Mode = Literal["delta", "full", "http"]
 Outcome = Literal["ok", "failed", "cancelled"]
-
-MAIN = "main"
-"""The upstream of whoever has only one."""
 
 MODES: tuple[Mode, ...] = ("delta", "full", "http")
 OUTCOMES: tuple[Outcome, ...] = ("ok", "failed", "cancelled")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from gateway.conversation.reasons import Reason
 from gateway.errors import GatewayError
-from gateway.stats import MAIN, Mode, Outcome, TurnRecord
+from gateway.settings import MAIN
+from gateway.stats import Mode, Outcome, TurnRecord
 
 
 class Account:

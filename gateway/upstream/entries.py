@@ -11,18 +11,17 @@ from dataclasses import fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from gateway.settings import Settings, UpstreamEntry
+from gateway.settings import MAIN, Settings, UpstreamEntry
 from gateway.upstream.identity import CLIENT_KEYS, HOP_BY_HOP, OWN_PREFIX
 from gateway.upstream.profile import AUTO, PROFILES
 
-MAIN = "main"
-"""The name of the upstream that needs no entry."""
 MAIN_PATH = "/v1"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9._~-]{1,80}", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+"""What the name of an environment variable looks like."""
 _KEYS = tuple(f.name for f in fields(UpstreamEntry) if f.name != "name")
 _OURS = frozenset({"stats", "metrics", "events", "healthz", "readyz", "dashboard", "-"})
 _ROOTS = frozenset({"v1", "openai", "responses"})
@@ -107,11 +106,6 @@ def revived(told: Iterable[Mapping[str, Any]]) -> tuple[UpstreamEntry, ...]:
     )
 
 
-def key_setting(entry: UpstreamEntry, kind: str) -> str:
-    """How the setting is called that says where the entry's key is; ``kind`` is ``file`` or ``env``."""
-    return f"upstream_key_{kind}" if entry.name == MAIN else f"key_{kind} of upstreams.{entry.name}"
-
-
 def wrong_url(url: str) -> str | None:
     """What is wrong with the URL of an upstream, without quoting it: its query or user part may hold a key."""
     try:
@@ -159,7 +153,7 @@ def _check(entry: UpstreamEntry, where: str) -> None:
         raise EntryWrong(f"profile of {where} must be one of {', '.join((AUTO, *PROFILES))}")
     if entry.key_file and entry.key_env:
         raise EntryWrong(f"{where} has both key_file and key_env; which of them holds the key?")
-    if entry.key_env and not _VARIABLE.fullmatch(entry.key_env):
+    if entry.key_env and not VARIABLE.fullmatch(entry.key_env):
         raise EntryWrong(f"key_env of {where} must be the name of an environment variable, not the key")
     names = [name.lower() for name, _ in entry.headers]
     for name, value in entry.headers:
@@ -216,12 +210,11 @@ def _compare(one: UpstreamEntry, other: UpstreamEntry) -> None:
 
 
 __all__ = [
-    "MAIN",
     "MAIN_PATH",
+    "VARIABLE",
     "EntryWrong",
     "all_entries",
     "further_entries",
-    "key_setting",
     "parse_entries",
     "revived",
     "routed",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import structlog
 
+from gateway.settings import MAIN, UpstreamEntry
+
 _LONGEST = 16 * 1024
 
 Stamp = tuple[int, int, int]
@@ -92,6 +94,15 @@ def upstream_key(
             f"the environment variable that {by_variable} names must hold one word of printable ASCII"
         )
     return UpstreamKey(key)
+
+
+def held_key(entry: UpstreamEntry, environment: Mapping[str, str]) -> UpstreamKey | None:
+    """The key that the gateway holds for an upstream, None if clients send their own. Raises KeyUnusable."""
+    file, variable = (
+        f"upstream_key_{kind}" if entry.name == MAIN else f"key_{kind} of upstreams.{entry.name}"
+        for kind in ("file", "env")
+    )
+    return upstream_key(entry.key_file, entry.key_env, environment, names=(file, variable))
 
 
 def _stamp(file: Path) -> Stamp:

@@ -6,7 +6,7 @@ Nothing is relayed twice: what a worker is given by another one it answers itsel
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import orjson
@@ -41,7 +41,7 @@ _GONE_TEXT = (
 class Relaying:
     """Relays to ``fellows``, by their numbers; this worker has the number ``number``.
 
-    ``left_out`` are numbers that no process has for now: their conversations are shared out among the others.
+    All are taken to be there until ``leave_out`` says otherwise.
     """
 
     def __init__(self, number: int, fellows: Mapping[int, Fellow], driver: TurnDriver) -> None:
@@ -49,7 +49,12 @@ class Relaying:
         self._fellows = fellows
         self._driver = driver
         self._beginnings = Beginnings(driver.reader, driver.digester)
-        self.left_out: frozenset[int] = frozenset()
+        self.leave_out(())
+
+    def leave_out(self, numbers: Collection[int]) -> None:
+        """No process has these numbers for now: their conversations are shared out among the others."""
+        there = tuple(n for n in (self._number, *self._fellows) if n not in numbers)
+        self._there = there or (self._number,)
 
     async def owner(self, request: web.Request, identity: bytes, body: Body) -> int | None:
         """The worker that has the conversation of this request, if it is another one and the turn may be a delta there."""
@@ -61,8 +66,7 @@ class Relaying:
             return None
         if isinstance(begins, Parent):
             return await self._holder(identity, begins.response_id)
-        there = [n for n in (self._number, *self._fellows) if n not in self.left_out]
-        number = owner(identity, begins, there or (self._number,))
+        number = owner(identity, begins, self._there)
         return None if number == self._number else number
 
     async def relay(
@@ -81,7 +85,7 @@ class Relaying:
                         return None
                     return await _shown(request, replace(response, headers=response.all_headers))
             except UpstreamUnreachable:
-                if loop.time() >= until or owner in self.left_out:
+                if loop.time() >= until or owner not in self._there:
                     return None
             except UpstreamLost:
                 # Where nothing was written yet, this is the client's answer; else its connection is broken off already.

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,10 +202,10 @@ class Crew:
         elif said["say"] == "left_out":
             self.leave_out(said["numbers"])
 
-    def leave_out(self, numbers: Iterable[int]) -> None:
+    def leave_out(self, numbers: Collection[int]) -> None:
         """No process has these numbers for now."""
         assert self._relaying is not None  # noqa: S101 (``meet`` comes first)
-        self._relaying.left_out = frozenset(numbers)
+        self._relaying.leave_out(numbers)
 
     async def deleted(self, identity: bytes, response_id: str) -> None:
         """A response was deleted; every worker that can be told in time forgets it."""

@@ -43,26 +43,21 @@ def kept(draw):
     )
 
 
-@given(
-    value=kept()
+values = (
+    kept()
     | st.builds(Pointer, digests)
     | st.just(Gone())
-    | st.builds(Deleted, st.binary(max_size=16), st.text(max_size=9)),
-    name=digests,
+    | st.builds(Deleted, st.binary(max_size=16), st.text(max_size=9))
 )
+
+
+@given(value=values, name=digests)
 def test_what_was_written_is_read(value, name):
     """Every value comes back as it was."""
     assert read(OURS, name, write(OURS, name, value)) == value
 
 
-@given(
-    value=kept()
-    | st.builds(Pointer, digests)
-    | st.just(Gone())
-    | st.builds(Deleted, st.binary(max_size=16), st.text(max_size=9)),
-    name=digests,
-    data=st.data(),
-)
+@given(value=values, name=digests, data=st.data())
 def test_what_is_not_exactly_ours_is_not_found(value, name, data):
     """A changed bit, a cut or longer value, another name, another deployment and another version are all as if nothing was there."""
     raw = write(OURS, name, value)

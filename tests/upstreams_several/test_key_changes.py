@@ -11,18 +11,12 @@ from structlog.testing import capture_logs
 
 from gateway.simulator import Options
 from gateway.upstream.key import UpstreamKey
+from tests.files import write
 from tests.gateways import Api, running_gateway, running_simulator
 from tests.upstreams_several.worlds import USER, converse, two_upstreams
 
 OLD, NEW = "sk-canary-old", "sk-canary-new"
 BOTH = Options(rounds=0, keys=frozenset({OLD, NEW}))
-
-
-def write(path, text):
-    """Put a text into a file as an editor or a secret store does: by a new file in its place."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.replace(path)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from gateway.config import ConfigError, load
 from gateway.simulator import Options
 from gateway.upstream.identity import handshake_headers, upstream_headers, with_key
 from gateway.upstream.key import KeyUnusable, UpstreamKey, upstream_key
+from tests.files import write
 from tests.gateways import Api, running_gateway, running_simulator
 from tests.serving import begin, serving
 
@@ -20,13 +21,6 @@ TOKEN = "token-" + "t" * 32
 KEY = "sk-the-upstreams-own"
 USER = {"role": "user", "content": "hello"}
 STRICT = Options(rounds=0, keys=frozenset({KEY, KEY + "-2"}))
-
-
-def write(path, text):
-    """Put a text into a file as an editor or a secret store does: by a new file in its place."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.replace(path)
 
 
 @pytest.fixture
