@@ -4,6 +4,7 @@ import os
 import signal
 
 import pytest
+import structlog
 from hypothesis import settings
 
 _PROXIES = ("http_proxy", "https_proxy", "ws_proxy", "wss_proxy", "socks_proxy", "all_proxy", "no_proxy")
@@ -38,3 +39,11 @@ def _no_settings_from_outside(tmp_path_factory):
                 patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("no-config")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was():
+    """A level that one test sets must not hide from another one what it wants to capture."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)

@@ -8,7 +8,6 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from gateway import log
 from gateway.simulator import Options
 from tests.gateways import Api, running_gateway, running_simulator, seen
 from tests.serving import serving
@@ -213,8 +212,6 @@ async def test_limits_are_those_of_the_gateway():
 async def test_the_log_names_the_upstream_and_no_key(monkeypatch):
     """Of the main one nothing is said, as before."""
     monkeypatch.setenv("SOME_KEY", SECRET)
-    # Whatever another test has left: of what is below the level nothing is captured.
-    log.configure("debug", "json")
     with capture_logs() as logged:
         async with two_upstreams(entry={"key_env": "SOME_KEY"}) as world:
             async with world.api() as one, world.api(second=True) as two:
